@@ -115,7 +115,11 @@ class AdminActions:
         try:
             box.enable(tool) if is_enabled else box.disable(tool)
         except DefinitionError:
-            return _NOT_HERE
+            caller_features = self._server.features.caller_features
+            if caller_features is None or not caller_features.may_be_more:
+                return _NOT_HERE
+            reason = "tools that are listed for single callers, with credentials of their own, cannot be disabled"
+            return Outcome(False, f"no tool {tool!r} is listed for all callers: {reason}")
         return DONE
 
     async def _reloaded(self) -> Outcome:

@@ -70,7 +70,7 @@ class AdminProcesses:
         return (await self._actions.act(action, target)).as_json()
 
     def _in_loop(self, work: Coroutine[Any, Any, Json]) -> Json | None:
-        """Run a coroutine in the event loop, and wait for it in the thread of the channel."""
+        """Run a coroutine in the event loop, and wait for it in the thread of the question."""
         if self._loop is None:
             work.close()
             return None

@@ -8,6 +8,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 from bridge.redaction import redact_url
+from bridge.server.limits.accounts import TEAM_KEY
 from bridge.telemetry.activity import latencies
 from bridge.text import clip, utc_time
 
@@ -28,7 +29,6 @@ MAX_ITEMS = 200
 """Maximum items of each list; its total number is given beside it."""
 ID_CHARS = 8
 """Characters of ids of sessions and tasks that are shown: whoever knows a whole one may use it."""
-_TEAM = "team "
 
 
 class AdminState:
@@ -134,8 +134,8 @@ def _callers(accounts: Accounts | None) -> list[Json]:
     now = accounts.clock()
     return [
         {
-            "name": clip(key.removeprefix(_TEAM)),
-            "kind": "team" if key.startswith(_TEAM) else "caller",
+            "name": clip(key.removeprefix(TEAM_KEY)),
+            "kind": "team" if key.startswith(TEAM_KEY) else "caller",
             **account.as_json(now),
         }
         for key, account in islice(accounts.known().items(), MAX_ITEMS)
@@ -152,6 +152,8 @@ def _key(key: Any) -> Json:
         "scopes": None if key.scopes is None else sorted(key.scopes),
         "rate": None if limits is None or limits.rate is None else str(limits.rate),
         "concurrency": None if limits is None else limits.concurrency,
+        "tasks": None if limits is None else limits.tasks,
+        "bytes": None if limits is None or limits.bytes is None else str(limits.bytes),
     }
 
 

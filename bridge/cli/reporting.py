@@ -39,6 +39,8 @@ MAX_MESSAGE_CHARS = 8 * 1024
 """Maximum characters of a message, which may contain a caller's text."""
 MAX_TRACEBACK_CHARS = 32 * 1024
 """Maximum characters of a traceback, from its beginning and end, since exceptions may quote input."""
+MAX_ID_CHARS = 64
+"""Maximum characters of the id of a request, which may be that of another server."""
 LEVELS = ("debug", "info", "warning", "error", "critical")
 """Values of ``--log-level``."""
 _USAGE_ERRORS = (TargetError, UnknownToolError, ResourceNotFoundError, ArgumentsError)
@@ -165,7 +167,9 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             traceback = record.exc_text or self.formatException(record.exc_info)
         message = clip(record.getMessage(), MAX_MESSAGE_CHARS)
-        return _json_line(record.created, record.levelname.lower(), record.name, message, traceback, record.stack_info)
+        return _json_line(
+            record.created, record.levelname.lower(), record.name, message, traceback, record.stack_info, _id_in(record)
+        )
 
     def formatException(  # noqa: N802 - logging's name
         self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
@@ -180,11 +184,25 @@ def message_as_json(message: str, level: str, traceback: str | None) -> str:
 
 
 def _json_line(
-    seconds: float, level: str, logger: str, message: str, traceback: str | None, stack: str | None = None
+    seconds: float,
+    level: str,
+    logger: str,
+    message: str,
+    traceback: str | None,
+    stack: str | None = None,
+    request_id: str | None = None,
 ) -> str:
     line = {"time": utc_time(seconds), "level": level, "logger": logger, "message": message}
-    further = without_none(exception=None if traceback is None else _ends_of(traceback), stack=stack)
+    further = without_none(
+        request_id=request_id, exception=None if traceback is None else _ends_of(traceback), stack=stack
+    )
     return escaped_json(to_json_line(line | further))
+
+
+def _id_in(record: logging.LogRecord) -> str | None:
+    """Return the id of the request that a record is about; None if it is about none."""
+    found = getattr(record, "request_id", None)
+    return clip(found, MAX_ID_CHARS) if isinstance(found, str) else None
 
 
 def _ends_of(traceback: str) -> str:
@@ -295,7 +313,7 @@ def configure_logging(level: str, form: str = "text", redacted: Sequence[re.Patt
         handler.setFormatter(JsonFormatter(shows_all_frames=is_debug))
         set_message_format(message_as_json)
     else:
-        handler.setFormatter(logging.Formatter(_FORMAT) if is_debug else UsersTracebackFormatter(_FORMAT))
+        handler.setFormatter(TextFormatter(_FORMAT) if is_debug else UsersTracebackFormatter(_FORMAT))
         set_message_format(None)
     if redacted:
         handler.addFilter(_Redacting(handler.formatter, redacted))
@@ -349,7 +367,16 @@ def _pruned(described: TracebackException) -> TracebackException:
     return described
 
 
-class UsersTracebackFormatter(logging.Formatter):
+class TextFormatter(logging.Formatter):
+    """Formats log records for people."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Format a message, with the id of the request that it is about."""
+        line, request_id = super().formatMessage(record), _id_in(record)
+        return line if request_id is None else f"{line} (request {request_id})"
+
+
+class UsersTracebackFormatter(TextFormatter):
     """Formatter whose tracebacks have only the user's frames."""
 
     def formatException(  # noqa: N802 - logging's name

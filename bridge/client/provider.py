@@ -28,7 +28,7 @@ from bridge.client.skills import RemoteSkills
 from bridge.client.tasks.starting import TaskStarter
 from bridge.client.tool_catalog import EMPTY, CatalogRules, ToolsChange
 from bridge.client.upstream import Upstream
-from bridge.errors import DefinitionError, ServerError, UnknownToolError
+from bridge.errors import DefinitionError, UnknownToolError
 from bridge.text import nearest
 from bridge.tools.annotated_checks import checked
 from bridge.tools.middleware import checked_middleware
@@ -243,14 +243,14 @@ class McpToolProvider(TaskStarter):
         """Add servers, given as for the constructor, and open them if the provider is open; ``wait`` as for `open`.
 
         Raises:
-            DefinitionError: A server of that name exists; none was added.
+            DefinitionError: A server of that name exists, or a name of a tool is invalid; none was added.
             ServerError: A required server cannot be reached or listed; none was added.
         """
         added = self._adopt(servers_from(servers))
         if self._is_open:
             try:
                 await self._start(added, wait=wait)
-            except ServerError:
+            except BaseException:
                 for upstream in added:
                     del self._upstreams[upstream.name]
                 self._rebuild()

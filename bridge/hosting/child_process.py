@@ -14,6 +14,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import count
 from queue import Empty, Queue, SimpleQueue
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
@@ -161,7 +162,7 @@ class WorkerChannel:
         self._channel = channel
         self._is_ending = is_ending
         self.answers: dict[str, Callable[[Any], Any]] = {}
-        """Functions that answer questions to all workers, by topic. They run in the thread of the channel."""
+        """Functions that answer questions to all workers, by topic. They run in threads of their own."""
         if metrics is not None:
             self.answers[_METRICS] = lambda _: metrics()[0].decode()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -172,7 +173,9 @@ class WorkerChannel:
         self._waiting: set[str] = set()
         """The URIs in ``_updates``."""
         self._notify: Callable[[str], None] = _ignore
-        self._on_reloaded: Callable[[str | None], object] = _ignore
+        self._numbers = count()
+        self._reloads: dict[int, Callable[[str | None], object]] = {}
+        """Receive the outcomes of the reloads that this worker has asked for, by number."""
         Thread(target=self._listen, name="bridge-worker", daemon=True).start()
 
     def opened(self, processes: int) -> None:
@@ -196,8 +199,9 @@ class WorkerChannel:
             if not reloaded.done():
                 reloaded.set_result(error)
 
-        self._on_reloaded = lambda error: loop.call_soon_threadsafe(end, error)
-        self._tell({"give": "reload"})
+        number = next(self._numbers)
+        self._reloads[number] = lambda error: loop.call_soon_threadsafe(end, error)
+        self._tell({"give": "reload", "number": number})
         if (error := await reloaded) is not None:
             raise HostingError(error)
 
@@ -263,8 +267,8 @@ class WorkerChannel:
                     case {"end": number}:
                         self._end(number)
                     case {"ask": topic, "question": question, "number": number}:
-                        answer = self.answers.get(topic)
-                        self._tell({"reply": number, "answer": None if answer is None else answer(question)})
+                        # In a thread of its own: signs of life cannot wait for answers that take seconds.
+                        Thread(target=self._reply, args=(topic, question, number), daemon=True).start()
                     case {"replies": replies}:
                         self._given.put(replies)
                     case {"give": "pulse"} if self._loop is not None:
@@ -272,9 +276,14 @@ class WorkerChannel:
                             self._loop.call_soon_threadsafe(self._tell, {"say": "pulse"})
                     case {"updated": uri}:
                         self._notify(uri)
-                    case {"reloaded": error}:
-                        self._on_reloaded(error)
+                    case {"reloaded": error, "number": number}:
+                        self._reloads.pop(number, _ignore)(error)
         self._end(signal.SIGTERM)  # the parent has ended
+
+    def _reply(self, topic: str, question: Any, number: int) -> None:
+        answer = self.answers.get(topic)
+        with suppress(OSError):  # the parent has ended
+            self._tell({"reply": number, "answer": None if answer is None else answer(question)})
 
     def _end(self, number: int) -> None:
         # A service manager may signal each process as well, and a second signal would end this one immediately.

@@ -319,3 +319,17 @@ def redirect_stdout() -> Iterator[None]:
         sys.stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)
+
+
+def exit_code_of(code: int) -> int:
+    """Return the exit code for the return code of a child, which is negative after a signal."""
+    return code if code >= 0 else 128 - code
+
+
+def spelled_exit_code(code: int) -> str:
+    """Return the return code of a child in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    with suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"signal {-code}"

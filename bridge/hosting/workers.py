@@ -26,7 +26,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from bridge.hosting.child_process import child_command, require_inheritable_sockets
-from bridge.hosting.process import hangup_signals, has_terminal, print_message
+from bridge.hosting.process import exit_code_of, hangup_signals, has_terminal, print_message, spelled_exit_code
 from bridge.hosting.service_manager import service_manager
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class _Workers:
     ) -> None:
         self._changes = changes
         self._reloading: asyncio.Task[None] | None = None
+        self._asked: list[tuple[_Worker, int]] = []  # who waits for its outcome, with the numbers of their requests
         self.signalled: int | None = None
         """The first signal."""
         self._count, self._sockets, self._announce, self._environment = count, sockets, announce, environment
@@ -135,9 +136,14 @@ class _Workers:
         async for _ in changes:
             self.reload()
 
-    def reload(self) -> None:
-        """Replace all workers; a reload that is under way is given up."""
+    def reload(self, *asked: tuple[_Worker, int]) -> None:
+        """Replace all workers; a reload that is under way is given up, and who waits for it gets the outcome of this.
+
+        ``asked`` is the worker that asks for it, with the number of its request; none for a signal or a changed file.
+        """
+        self._asked += asked
         if self._ending.is_set() or self._unopened:
+            self._answer_reloads("the workers start or end; try again")
             return
         if self._reloading is not None:
             self._reloading.cancel()
@@ -146,25 +152,35 @@ class _Workers:
     async def _replace_all(self) -> None:
         service_manager().reloading()
         started: list[_Worker] = []
-        error: str | None = "the changed configuration cannot be served; the previous workers go on"
+        error: str | None = None
         try:
             print_message("reloading: starting new workers")
             while len(started) < self._count:
                 started.append(await self._started(len(started) + 1, is_reload=True))
-            if await _all_open(started):
-                error = None
-                for worker in started:
-                    self._following[worker.number] = worker
-                    self._running[worker.number].drain()
-                print_message("reloaded: the new workers serve, and the previous ones drain")
-        finally:
-            if error is not None:
-                for worker in started:
-                    worker.tell({"end": signal.SIGTERM})
-                print_message(error, "error")
-            for each in self._running.values():
-                each.tell({"reloaded": error})
-            service_manager().ready(error or "reloaded")
+            if not await _all_open(started):
+                error = "the changed configuration cannot be served; the previous workers go on"
+        except OSError as failure:
+            error = f"no further worker can be started ({failure}); the previous workers go on"
+        except asyncio.CancelledError:  # another reload follows, or the end
+            for worker in started:
+                worker.tell({"end": signal.SIGTERM})
+            raise
+        if error is not None:
+            for worker in started:
+                worker.tell({"end": signal.SIGTERM})
+        else:
+            for worker in started:
+                self._following[worker.number] = worker
+                self._running[worker.number].drain()
+        done = "reloaded: the new workers serve, and the previous ones drain"
+        print_message(error or done, "error" if error else "info")
+        self._answer_reloads(error)
+        service_manager().ready(error or "reloaded")
+
+    def _answer_reloads(self, error: str | None) -> None:
+        for worker, number in self._asked:
+            worker.tell({"reloaded": error, "number": number})
+        self._asked.clear()
 
     def _signalled(self, number: int) -> None:
         if self.signalled is not None:
@@ -199,16 +215,16 @@ class _Workers:
             if self._ending.is_set():
                 # A signal before its handlers are installed ends a worker immediately.
                 if code not in {0, -signal.SIGTERM, -signal.SIGINT, 130}:
-                    self._code = self._code or _exit_code(code)
+                    self._code = self._code or exit_code_of(code)
             elif not self._has_opened.is_set():
-                self._code = _exit_code(code)
+                self._code = exit_code_of(code)
                 self._end(signal.SIGTERM)
             else:
                 failures = 0 if monotonic() - started_at > _STEADY_SECONDS else failures
                 delay_seconds = _BACK_OFF_SECONDS[min(failures, len(_BACK_OFF_SECONDS) - 1)]
                 failures += 1
                 delay = f" in {delay_seconds:g} seconds" if delay_seconds else ""
-                print_message(f"worker {number} ended ({_spelled(code)}); restarting it{delay}", "warning")
+                print_message(f"worker {number} ended ({spelled_exit_code(code)}); restarting it{delay}", "warning")
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), delay_seconds)
 
@@ -360,8 +376,8 @@ class _Worker:
                     case {"reply": number, "answer": answer} if number in self._asked:
                         if not self._asked[number].done():
                             self._asked[number].set_result(answer)
-                    case {"give": "reload"}:
-                        workers.reload()
+                    case {"give": "reload", "number": number}:
+                        workers.reload((self, number))
 
     async def _give_answers(self, workers: _Workers, topic: str, question: Any) -> None:
         self.tell({"replies": await workers.answers(topic, question)})
@@ -382,16 +398,3 @@ async def _either(*events: asyncio.Event) -> None:
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for each in waiting:
         each.cancel()
-
-
-def _exit_code(code: int) -> int:
-    """Convert a negative return code of a signal to an exit code."""
-    return code if code >= 0 else 128 - code
-
-
-def _spelled(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    with suppress(ValueError):
-        return signal.Signals(-code).name
-    return f"signal {-code}"

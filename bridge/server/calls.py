@@ -137,7 +137,7 @@ class Calls:
         except (ArgumentsError, ResourceNotFoundError, ToolError, ToolTimeoutError, ProtocolError):
             raise
         except BaseException as error:  # noqa: BLE001 - answered without its text
-            raise reported(request.name, error, self.running) from None
+            raise reported(request.name, error, self.running, context.request_id) from None
         if result.is_error:
             seconds = result.metadata.get(RETRY_AFTER_META_KEY)
             if seconds is None:
@@ -150,7 +150,7 @@ class Calls:
         return None if self._max_result_bytes is None else self._max_result_bytes(name)
 
     def write_produced(self, name: str, wire: Json, write: Callable[[Json], _Written]) -> _Written:
-        """Write the result of `produce`, given as JSON.
+        """Write the result of `produce`, given as JSON, and count its bytes.
 
         Raises:
             ProtocolError: It is over the limit of the results of this name, or cannot be sent.
@@ -167,7 +167,7 @@ class Calls:
             if (length := excess_bytes(max_bytes, plain, written)) is not None:
                 message = f"the result of {name!r} has {length} bytes, and may have {max_bytes}: ask for less"
                 raise ProtocolError(INTERNAL_ERROR, message)
-        return written
+        return self.counted(written)
 
     async def call(
         self,
@@ -210,24 +210,26 @@ class Calls:
                 try:
                     result = await tool.executor.execute(request, context)
                 except BaseException as raised:  # noqa: BLE001 - as in `execute`
-                    result = await result_of_failure(raised, tool, arguments, self.policy)
+                    result = await result_of_failure(raised, tool, arguments, self.policy, context)
             else:
                 among = tools if older is None else OneTool(older)
                 result = await self._execute(among, request, context, self.policy)
             if self.kept is not None and tool is not None and not is_kept_whole:
                 result = await self.kept.fitted(tool, result, context)
             if self._max_result_bytes is None:
-                return write_result(name, result, write, None, modern=modern)
-            return self._counted(write_result(name, result, write, self._max_result_bytes(name), modern=modern))
+                return write_result(name, result, write, None, context.request_id, modern=modern)
+            max_bytes = self._max_result_bytes(name)
+            written = write_result(name, result, write, max_bytes, context.request_id, modern=modern)
+            return written if is_kept_whole else self.counted(written)  # no client gets the results of a script's calls
         except BaseException as error:  # noqa: BLE001 - answered without its text
             if isinstance(error, anyio.get_cancelled_exc_class()):
                 context.cancel()
             if isinstance(error, UnknownToolError) and error.name == name and name not in tools:
                 raise ProtocolError(INVALID_PARAMS, str(error)) from None
-            raise reported(name, error, self.running) from None
+            raise reported(name, error, self.running, context.request_id) from None
 
-    def _counted(self, written: _Written) -> _Written:
-        """Count the bytes of a result if callers or teams have a limit of them, and return it."""
+    def counted(self, written: _Written) -> _Written:
+        """Count the bytes of a result of the running request, if callers or teams have a limit; return the result."""
         if self._counts_bytes and self.accounts is not None:
             from bridge.server.limits.accounts import count_result  # noqa: PLC0415 - only with limits
 
@@ -278,10 +280,20 @@ def write_result(
     result: ToolExecutionResult,
     write: Callable[[Json], _Written],
     max_bytes: int | None,
+    request_id: str | None,
     *,
     modern: bool,
 ) -> _Written:
-    """Write the result of a call, or an error in its place if it cannot be sent; the arguments are those of `call`."""
+    """Write the result of a call, or an error in its place if it cannot be sent; other arguments are those of `call`.
+
+    Args:
+        name: The tool's name.
+        result: The result.
+        write: Writes it.
+        max_bytes: Its maximum length; None for no limit.
+        request_id: Id of the request in records; None for none.
+        modern: True for a client of version 2026-07-28.
+    """
     try:
         wire = _of_era(result, modern=modern)
         if max_bytes is None:
@@ -294,7 +306,7 @@ def write_result(
             return written
         message = f"the result of {name!r} has {length} bytes, and may have {max_bytes}: ask for less"
     except Exception:
-        _logger.exception("the result of the tool %r cannot be sent", name)
+        _logger.exception("the result of the tool %r cannot be sent", name, extra={"request_id": request_id})
         message = f"the tool {name!r} failed; its server's log says why"
     return write(_of_era(ToolExecutionResult.error(message), modern=modern))
 

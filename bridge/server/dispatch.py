@@ -265,7 +265,7 @@ class Responder:
         except ProtocolError:
             raise
         except Exception as error:  # noqa: BLE001 - logged and answered
-            raise unexpected(exchange.method, error) from None
+            raise unexpected(exchange.method, error, exchange.request_id) from None
 
     def start(self, exchange: ServedExchange, step: Step) -> bytes | None:
         """Run the first step of the function; return the answer if it has ended, else `run` continues it."""
@@ -299,7 +299,8 @@ class Responder:
         if isinstance(error, bytes):
             return result_message(exchange.id, error), 0
         if exchange.has_begun:
-            _logger.warning("broke off the response to a read of %r: %s", exchange.params.get("uri"), error)
+            message = "broke off the response to a read of %r: %s"
+            _logger.warning(message, exchange.params.get("uri"), error, extra={"request_id": exchange.request_id})
         return exchange.refusal(error), error.code
 
     def _error(self, exchange: ServedExchange, raised: Exception | InputRequired) -> bytes | ProtocolError:
@@ -307,11 +308,11 @@ class Responder:
         if isinstance(raised, ProtocolError):
             return raised
         if not isinstance(raised, InputRequired):
-            return unexpected(exchange.method, raised)
+            return unexpected(exchange.method, raised, exchange.request_id)
         if not (exchange.modern and self._method.may_ask):
             name = self._method.target_in(exchange.params) or exchange.method
             message = "%s %r asked for another round, which this client's requests do not have"
-            _logger.error(message, exchange.method, name, exc_info=raised)
+            _logger.error(message, exchange.method, name, exc_info=raised, extra={"request_id": exchange.request_id})
             return ProtocolError(INTERNAL_ERROR, f"{name!r} cannot be used by this client")
         try:
             result, state = input_required(exchange, raised)
@@ -320,7 +321,7 @@ class Responder:
         except ProtocolError as error:
             return error
         except Exception as error:  # noqa: BLE001 - a question that cannot be written
-            return unexpected(exchange.method, error)
+            return unexpected(exchange.method, error, exchange.request_id)
 
 
 def _check_session(session: Session, exchange: ServedExchange) -> None:
@@ -331,9 +332,9 @@ def _check_session(session: Session, exchange: ServedExchange) -> None:
         raise ProtocolError(INVALID_REQUEST, problem)
 
 
-def unexpected(method: str, error: BaseException) -> ProtocolError:
-    """Log an unexpected error of a request, and return the one to answer."""
-    _logger.error("the request %r could not be answered", method, exc_info=error)
+def unexpected(method: str, error: BaseException, request_id: str | None = None) -> ProtocolError:
+    """Log an unexpected error of a request, whose records have an id or None, and return the one to answer."""
+    _logger.error("the request %r could not be answered", method, exc_info=error, extra={"request_id": request_id})
     return ProtocolError(INTERNAL_ERROR, f"the request {method!r} failed; the server's log says why")
 
 

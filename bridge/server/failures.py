@@ -18,36 +18,44 @@ _logger = logging.getLogger("bridge.server")
 _Raised = TypeVar("_Raised", bound=BaseException)
 
 
-def failed(name: str, error: BaseException) -> ProtocolError:
-    """Log the error of a request, and return the one for the client."""
-    _logger.error("the request for %r failed outside of its code", name, exc_info=error)
+def failed(name: str, error: BaseException, request_id: str | None = None) -> ProtocolError:
+    """Log the error of a request, whose records have an id or None, and return the one for the client."""
+    message = "the request for %r failed outside of its code"
+    _logger.error(message, name, exc_info=error, extra={"request_id": request_id})
     return ProtocolError(INTERNAL_ERROR, f"the request for {name!r} failed; the server's log says why")
 
 
-def reported(name: str, error: BaseException, running: RunningCalls) -> BaseException:
-    """Log an error from outside of the code, and return the one to raise: questions and cancellations as they are."""
+def reported(name: str, error: BaseException, running: RunningCalls, request_id: str | None) -> BaseException:
+    """Log an error from outside of the code, and return the one to raise: questions and cancellations as they are.
+
+    Args:
+        name: Name of the target of the request.
+        error: The error.
+        running: The running calls.
+        request_id: Id of the request in records; None for none.
+    """
     if isinstance(error, InputRequired):
         return error
     if isinstance(error, CallRefused):
         return error.error
     if isinstance(error, BaseExceptionGroup) and not isinstance(error, Exception):
         # A tool asked from inside a task group, which wraps its questions.
-        return _unwrapped(name, error)
+        return _unwrapped(name, error, request_id)
     if isinstance(error, anyio.get_cancelled_exc_class()):
         reason = running.reason_of_end()
         return error if reason is None else ProtocolError(INTERNAL_ERROR, reason.format(name=name))
-    return failed(name, error)  # a library's panic must not end the session, either
+    return failed(name, error, request_id)  # a library's panic must not end the session, either
 
 
-def _unwrapped(name: str, group: BaseExceptionGroup[BaseException]) -> BaseException:
+def _unwrapped(name: str, group: BaseExceptionGroup[BaseException], request_id: str | None) -> BaseException:
     refused, _ = group.split(CallRefused)
     if refused is not None:
         return _leaves(refused)[0].error
     asked, others = group.split(InputRequired)
     if asked is None:
-        return failed(name, group)
+        return failed(name, group, request_id)
     if others is not None:
-        return failed(name, others)
+        return failed(name, others, request_id)
     questions = {key: question for error in _leaves(asked) for key, question in error.questions.items()}
     return InputRequired(questions)
 

@@ -164,7 +164,8 @@ class Profile:
             features = replace(features, caller_features=_ProfileCallerFeatures(self, source, features))
         if source.narrowed is not None:
             features = replace(features, **source.narrowed(self._servers_of(features), features.tools))
-        return features
+        # It is not known which items a request of an extension is about.
+        return replace(features, forwarded=None) if self.selects_names else features
 
     def _servers_of(self, features: Features) -> Callable[[str], bool]:
         """Return a function that returns True for the name of a server of which the profile has anything."""

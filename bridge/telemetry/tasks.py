@@ -39,18 +39,19 @@ class TaskTelemetry:
         instruments.observe(f"{TASKS}.queued.oldest", "Seconds since the creation of the oldest of these.", self._wait)
         instruments.observe(f"{TASKS}.oldest", "Seconds since the creation of the oldest running task.", self._age)
 
-    def started(self, task_id: str, tool: str, caller: str | None, created_at: float) -> TaskOperation:
-        """Observe a task, in the request that creates it.
+    def started(self, task_id: str, tool: str, caller: str | None, created_at: float, team: str = "") -> TaskOperation:
+        """Observe a task, in the request that creates it, or at its end if it ran in no living process.
 
         Args:
             task_id: Its id.
             tool: Name of the called tool.
             caller: Name of the caller; None without authentication.
             created_at: Time of its creation, in seconds since 1970.
+            team: The caller's team; empty for none.
         """
         tracer = self._recorder.tracer
         trace_id = None if tracer is None else tracer.current_trace_id()
-        operation = TaskOperation(task_id, tool, caller, created_at, trace_id)
+        operation = TaskOperation(task_id, tool, caller, created_at, trace_id, team)
         self._running[operation] = None
         return operation
 
@@ -59,18 +60,12 @@ class TaskTelemetry:
         del self._running[operation]
         seconds = max(0.0, time() - operation.created_at)
         self.duration.record(seconds, {_TOOL: operation.tool, TASK_STATUS: status})
-        details = CallDetails(operation.tool, None, operation.caller, None, "{}", "task")
+        details = CallDetails(operation.tool, None, operation.caller, None, "{}", "task", team=operation.team)
         call = EndedCall(
             details, operation.id[:_MAX_ID_CHARS], operation.created_at, seconds, error_type, operation.trace_id
         )
         for sink in self._recorder.sinks:
             sink.put([call_record(call)])
-
-    def ended_elsewhere(
-        self, task_id: str, tool: str, caller: str | None, created_at: float, status: str, error_type: str
-    ) -> None:
-        """Record the end of a task that does not run in this process: its own has died, or none had begun it."""
-        self.ended(self.started(task_id, tool, caller, created_at), status, error_type)
 
     def trace_to_carry(self) -> dict[str, str]:
         """Return the trace context of the current request, for the process that runs its task."""
@@ -113,10 +108,13 @@ class TaskTelemetry:
 class TaskOperation:
     """A running task under observation."""
 
-    __slots__ = ("caller", "created_at", "id", "is_waiting", "tool", "trace_id")
+    __slots__ = ("caller", "created_at", "id", "is_waiting", "team", "tool", "trace_id")
 
-    def __init__(self, task_id: str, tool: str, caller: str | None, created_at: float, trace_id: str | None) -> None:
+    def __init__(
+        self, task_id: str, tool: str, caller: str | None, created_at: float, trace_id: str | None, team: str
+    ) -> None:
         self.id = task_id
+        self.team = team
         self.tool = tool
         self.caller = caller
         self.created_at = created_at

@@ -19,6 +19,7 @@ from bridge.tools.channel import LocalChannel
 from bridge.tools.forms import Form
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Roots, Sampling, SamplingAnswer, ask_for_fitting
 from bridge.tools.session import MemoryState
+from bridge.types import REQUEST_ID_META_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -129,6 +130,12 @@ class InvocationContext(Generic[_App]):
         if self._invocation_id is None:
             self._invocation_id = uuid4().hex
         return self._invocation_id
+
+    @property
+    def request_id(self) -> str | None:
+        """Id by which the server's logs, audit log and traces name the request; None if it records none."""
+        found = self.meta.get(REQUEST_ID_META_KEY)
+        return found if isinstance(found, str) else None
 
     @property
     def interface_name(self) -> str | None:

@@ -35,12 +35,12 @@ from bridge.portal import runs_on_asyncio
 from bridge.tools.calls import ToolExecution, ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.checks import listed, require_callable, require_count, require_seconds, require_type
 from bridge.tools.content import Text, text_of
-from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from bridge.tools.content import Content
+    from bridge.tools.context import InvocationContext
     from bridge.tools.spill.spill import Spill
     from bridge.tools.tool import Tool, Tools
 
@@ -168,7 +168,7 @@ async def execute(
 
 
 async def result_of_failure(
-    raised: BaseException, tool: Tool, arguments: Mapping[str, Any], policy: ExecutionPolicy
+    raised: BaseException, tool: Tool, arguments: Mapping[str, Any], policy: ExecutionPolicy, context: InvocationContext
 ) -> ToolExecutionResult:
     """Return the result of a call whose executor raised an exception, as `execute` does if the policy `runs_directly`.
 
@@ -176,7 +176,7 @@ async def result_of_failure(
         BaseException: The tool did not fail: the call was cancelled, asks a question, or its exceptions propagate.
     """
     error, request = _failure(raised, tool.name), ToolExecutionRequest(tool.name, arguments)
-    remedy = await _handle_failure(error, tool, request, InvocationContext(), policy, policy.max_attempts)
+    remedy = await _handle_failure(error, tool, request, context, policy, policy.max_attempts)
     assert isinstance(remedy, ToolExecutionResult), "no handler returns another request"
     return remedy
 
@@ -338,11 +338,11 @@ async def _handle_failure(
     else:
         if not isinstance(error, ToolCallError) and (policy.propagate or (tool is not None and tool.policy.propagate)):
             raise error
-        remedy = _described(error, request.name, policy)
+        remedy = _described(error, request.name, policy, context)
     if remedy is None or isinstance(remedy, str):
         return ToolExecutionResult.error(remedy or "")
     if isinstance(remedy, ToolExecutionRequest) and attempt >= policy.max_attempts:
-        last = _described(error, request.name, policy)
+        last = _described(error, request.name, policy, context)
         return ToolExecutionResult.error(f"{request.name!r} failed {attempt} times; last: {last}")
     if isinstance(remedy, ToolExecutionResult | ToolExecutionRequest):
         return remedy
@@ -354,10 +354,10 @@ async def _handle_failure(
     )
 
 
-def _described(error: Exception, name: str, policy: ExecutionPolicy) -> str:
+def _described(error: Exception, name: str, policy: ExecutionPolicy, context: InvocationContext) -> str:
     """Return the error text for the model; log errors that the tool's author must see."""
     if not isinstance(error, ToolCallError) or isinstance(error, ResultError):
-        _logger.error("the tool %r failed", name, exc_info=error)
+        _logger.error("the tool %r failed", name, exc_info=error, extra={"request_id": context.request_id})
     if isinstance(error, ToolCallError):
         return str(error)
     if policy.reveal_errors:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 OPERATOR_KEY, OTHER_OPERATOR_KEY = "operator-operator-operator", "second-operator-second-operator"
 ADA_KEY, ROOT_KEY = "ada-ada-ada-ada-ada-ada-ada", "root-root-root-root-root-root"
 SECRET = "hunter2-hunter2-hunter2"
-KEYS = f"ada {ADA_KEY} team=data rate=1000/1m concurrency=20\nroot {ROOT_KEY}\n"
+KEYS = f"ada {ADA_KEY} team=data rate=1000/1m concurrency=20 tasks=30 bytes=50MiB/1h\nroot {ROOT_KEY}\n"
 TOOLS = '''
     import anyio
 

@@ -83,8 +83,9 @@ async def test_the_state_has_servers_calls_with_progress_limits_keys_and_recent_
         assert (limits["ada"]["calls"], limits["ada"]["maxCalls"], limits["ada"]["kind"]) == (1, 20, "caller")
         assert limits["data"]["kind"] == "team"
         assert 0 < limits["data"]["rateUsed"] < 1
-        keys = [(each["name"], each["team"], each["rate"]) for each in state["keys"]]
-        assert keys == [("ada", "data", "1000 in 60 s"), ("root", None, None)]
+        assert limits["ada"]["bytes"] == "52428800 in 3600 s"
+        keys = [tuple(each[of] for of in ("name", "team", "rate", "tasks", "bytes")) for each in state["keys"]]
+        assert keys == [("ada", "data", "1000 in 60 s", 30, "52428800 in 3600 s"), ("root", None, None, None, None)]
         assert gateway.act("cancel", call=call["id"]).json() == {"done": True}
     last = gateway.state_when(lambda state: not state["calls"])
     assert last["recent"][0]["request_id"] == call["id"] or last["recent"][1]["request_id"] == call["id"]
@@ -308,5 +309,13 @@ async def test_with_workers_the_state_and_the_actions_are_those_of_all(tmp_path:
         gateway.state_when(
             lambda state: pids.isdisjoint(each["pid"] for each in state["servers"] if each["name"] == "tools")
         )
+        path, outcomes = tmp_path / "mcp.json", list[Any]()
+        configuration = json.loads(path.read_text(encoding="utf-8"))
+        del configuration["mcpServers"]["gone"]
+        path.write_text(json.dumps(configuration), encoding="utf-8")
+        async with anyio.create_task_group() as tasks:  # a later one gives an earlier one up
+            for _ in range(3):
+                tasks.start_soon(anyio.to_thread.run_sync, lambda: outcomes.append(gateway.act("reload").json()))
+        assert outcomes == [{"done": True}] * 3
         assert gateway.act("drain").json() == {"done": True}
         assert gateway.process.process.wait(DEADLINE_SECONDS) == 0

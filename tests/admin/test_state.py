@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bridge import Server, ToolBox, http_app, tool
+from bridge.admin.actions import AdminActions
 from bridge.admin.state import merged
+from bridge.server.features import Features
+from bridge.server.http.probes import HealthState
 from bridge.telemetry.activity import MAX_RECORDS, MAX_REFUSALS, Activity, latencies
 from bridge.telemetry.conventions import TOOLS_CALL
 from bridge.telemetry.instruments import Peer
 from bridge.telemetry.observer import Observer
+
+if TYPE_CHECKING:
+    from bridge.server.caller_features import CallerView
 
 TEAM = {"calls": 1, "errors": {"tool_error": 1}, "seconds": 0.5, "resultBytes": 10, "estimatedResultTokens": 3}
 
@@ -81,3 +88,41 @@ def test_latencies_are_those_of_the_calls_of_each_server() -> None:
     records = [{"event": "call", "server": "files", "duration_ms": float(number)} for number in range(100)]
     others: list[dict[str, Any]] = [{"event": "admin"}, {"event": "call", "server": None, "duration_ms": 1.0}]
     assert latencies([*records, *others]) == {"files": {"calls": 100, "p50Ms": 50.0, "p95Ms": 95.0}}
+
+
+class OneCaller:
+    """Tools that are listed for one caller alone."""
+
+    may_be_more = True
+
+    def of(self, *_: Any, **__: Any) -> CallerView | None:
+        return None
+
+    async def load(self, context: Any) -> CallerView:
+        raise AssertionError(context)
+
+    def on_change(self, _: Any) -> Any:
+        return lambda: None
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_tool_that_is_listed_for_a_caller_alone_is_not_disabled_and_the_reason_is_said() -> None:
+    server = Server(Features(tools=ToolBox(add), caller_features=OneCaller()), name="tests")
+
+    async def restart(_: str) -> bool:
+        return False
+
+    actions = AdminActions(
+        app=http_app(server), server=server, activity=Activity(), operations=HealthState(), restart=restart, drain_pid=0
+    )
+    assert (await actions.act("disable", "add")).is_done
+    outcome = await actions.act("disable", "mine")
+    assert not outcome.is_done
+    assert str(outcome.problem).startswith("no tool 'mine' is listed for all callers: tools that are listed for single")

@@ -151,8 +151,8 @@ def python_bundle(directory: Path) -> Path:
 def test_a_bundle_is_a_target_of_every_command(run: Run, python_bundle: Path, home: Path) -> None:
     missing = run("list", "sums.mcpb")
     assert missing.returncode == 1
-    assert "Folder: Files is needed: set the variable BRIDGE_INPUT_SUMS_FOLDER" in missing.stderr.replace("\n", " ")
-    env = {"BRIDGE_INPUT_SUMS_FOLDER": str(home)}
+    assert "Folder: Files is needed: set the variable BRIDGE_INPUT_SUMS__FOLDER" in missing.stderr.replace("\n", " ")
+    env = {"BRIDGE_INPUT_SUMS__FOLDER": str(home)}
     assert run("list", "sums.mcpb", env=env).stdout.startswith("add (Addition)")
     assert run("call", f"{python_bundle}#sums", "add", "a=1", env=env).stdout == "3\n"
     assert "ready" in run("status", "sums.mcpb", env=env).stdout
@@ -170,12 +170,12 @@ def test_a_bundle_is_a_target_of_every_command(run: Run, python_bundle: Path, ho
 
 def test_a_bundle_is_installed_with_its_values(run: Run, python_bundle: Path, home: Path) -> None:
     refused = run("install", "sums.mcpb", "--client", "mcp-json", "--dry-run")
-    assert "BRIDGE_INPUT_SUMS_FOLDER" in refused.stderr
-    value = f"BRIDGE_INPUT_SUMS_FOLDER={home}"
+    assert "BRIDGE_INPUT_SUMS__FOLDER" in refused.stderr
+    value = f"BRIDGE_INPUT_SUMS__FOLDER={home}"
     done = run("install", "sums.mcpb", "--client", "mcp-json", "--dry-run", "--env", value)
     (entry,) = json.loads(done.stdout)["mcpServers"].values()
     assert entry["args"][-2:] == ["serve", str(python_bundle)]
-    assert entry["env"] == {"BRIDGE_INPUT_SUMS_FOLDER": str(home)}
+    assert entry["env"] == {"BRIDGE_INPUT_SUMS__FOLDER": str(home)}
 
 
 def test_a_bundle_that_cannot_be_unpacked_names_the_folder(run: Run, directory: Path, python_bundle: Path) -> None:

@@ -6,10 +6,16 @@ import sys
 
 import pytest
 
-from bridge.cli.reporting import MAX_MESSAGE_CHARS, MAX_TRACEBACK_CHARS, JsonFormatter, message_as_json
+from bridge.cli.reporting import (
+    MAX_MESSAGE_CHARS,
+    MAX_TRACEBACK_CHARS,
+    JsonFormatter,
+    UsersTracebackFormatter,
+    message_as_json,
+)
 
 
-def formatted(message: str, error: Exception | None = None) -> str:
+def formatted(message: str, error: Exception | None = None, formatter: logging.Formatter | None = None) -> str:
     info = None
     if error is not None:
         try:
@@ -17,7 +23,15 @@ def formatted(message: str, error: Exception | None = None) -> str:
         except type(error):
             info = sys.exc_info()
     record = logging.LogRecord("bridge.server", logging.WARNING, "x.py", 1, "%s", (message,), info)
-    return JsonFormatter(shows_all_frames=True).format(record)
+    record.request_id = "0123456789abcdef" * 8
+    return (formatter or JsonFormatter(shows_all_frames=True)).format(record)
+
+
+def test_the_id_of_a_request_is_in_lines_about_it() -> None:
+    shown = "0123456789abcdef" * 4 + "…"
+    assert json.loads(formatted("failed"))["request_id"] == shown
+    text = formatted("failed", ValueError("x"), UsersTracebackFormatter("%(levelname)s %(name)s: %(message)s"))
+    assert text.startswith(f"WARNING bridge.server: failed (request {shown})\nTraceback")
 
 
 @pytest.mark.parametrize("nasty", ["\n", "\r", "\x1b[2J", "\x85", "\u2028", "\ud800"])

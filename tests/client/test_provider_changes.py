@@ -194,6 +194,19 @@ async def test_a_required_server_that_cannot_be_added_is_not() -> None:
         assert list(provider.connections) == ["one"]
 
 
+async def test_servers_that_cannot_be_named_are_not_added() -> None:
+    async with McpToolProvider(
+        memory_config("one", add),
+        name_mapper=lambda server, spec: spec.name if server == "one" else 5,  # type: ignore[arg-type,return-value]
+    ) as provider:
+        with pytest.raises(DefinitionError):
+            await provider.add(memory_config("two", sub))
+        assert names(provider) == ["add"]
+        assert list(provider.connections) == ["one"]
+        await provider.refresh()
+        assert names(provider) == ["add"]
+
+
 async def test_a_server_that_is_unknown_cannot_be_removed() -> None:
     async with provided(memory_config("one", add)) as provider:
         with pytest.raises(DefinitionError, match="there is no server 'two'; servers: one"):

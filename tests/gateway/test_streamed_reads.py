@@ -20,7 +20,7 @@ from bridge.hosting.http.limits import ConnectionLimits
 from bridge.hosting.serve import http_protocol
 from bridge.hosting.server import BackgroundServer
 from bridge.server import Server, http_app
-from bridge.server.limits import Limits
+from bridge.server.limits import Limits, Rate
 from bridge.telemetry.current import enabled
 from tests.client.raw_http import HANDSHAKE, MODERN, RawServer, Request, http, raw_server, stream
 from tests.server.http_server import HEADERS, initialize, modern, modern_headers, notification, request
@@ -318,6 +318,18 @@ async def test_a_result_within_its_limit_passes(length: int) -> None:
         callers(server, limits=limits) as caller,
     ):
         assert len((await caller.answer())["result"]["contents"][0]["blob"]) == 2 * LARGE_BYTES
+
+
+async def test_the_bytes_that_pass_count_for_the_caller() -> None:
+    limits = Limits(byte_rate=Rate(LARGE_BYTES, 1_000_000))
+    async with (
+        serving(MODERN, lambda asked: chunked("json", *text_of(asked))) as server,
+        callers(server, limits=limits) as caller,
+    ):
+        assert len((await caller.answer())["result"]["contents"][0]["blob"]) == 2 * LARGE_BYTES
+        async with caller.reading() as response:
+            assert response.status_code == 429
+            assert 1_000_000 <= int(response.headers["retry-after"]) <= 1_002_000
 
 
 async def test_a_read_counts_as_running_until_its_end_and_a_drain_breaks_it_off() -> None:

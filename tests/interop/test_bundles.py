@@ -79,8 +79,8 @@ def test_uv_installs_the_packages_of_a_bundle_and_runs_its_server(tmp_path: Path
     environment = {
         "PATH": f"{uv}{os.pathsep}{os.environ['PATH']}",
         "UV_FIND_LINKS": str(wheels),  # the package is not published yet
-        "BRIDGE_INPUT_TOOLS_UNIT": "m",
-        "BRIDGE_INPUT_TOOLS_KEY": "secret",
+        "BRIDGE_INPUT_TOOLS__UNIT": "m",
+        "BRIDGE_INPUT_TOOLS__KEY": "secret",
     }
     limit = ("--timeout", str(DEADLINE_SECONDS))
     assert bridge(tmp_path, "call", str(path), "spoken", "number=1234567", *limit, **environment) == "1,234,567 m\n"

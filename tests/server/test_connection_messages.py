@@ -107,7 +107,7 @@ class Passing:
         return exchange
 
     async def run(self, exchange: ServedExchange) -> tuple[bytes, int]:
-        exchange.stream = ResponseContents("it", result_beginning(exchange.id), None)
+        exchange.stream = ResponseContents("it", result_beginning(exchange.id), None, len)
         exchange.opened_outlet().stream_contents(exchange.stream)
         assert exchange.stream.begin(None)
         for part in (b'{"contents":', b"[]"):

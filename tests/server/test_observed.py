@@ -17,8 +17,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from bridge import ToolBox, ToolError, tool
+from bridge import InvocationContext, ToolBox, ToolError, prompt, resource, tool
 from bridge.protocol.versions import CLIENT_INFO_KEY
+from bridge.server.features import Features
 from bridge.server.http.app import http_app
 from bridge.server.server import Server
 from bridge.server.stdio.process import ProtocolStreams
@@ -337,3 +338,54 @@ def test_a_trace_that_is_none_costs_a_request_nothing_and_logs_nothing(
         answer = client.post(f"{origin}/mcp", json=message, headers=modern_headers(message))
     assert answer.json()["result"]["structuredContent"] == {"result": 3}
     assert [record.getMessage()[:200] for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@tool
+async def crash(late: bool = False) -> str:
+    """Raise an unexpected error, at once or in a later turn of the event loop."""
+    if late:
+        await asyncio.sleep(0)
+    raise RuntimeError("a bug")
+
+
+@tool
+async def asking(context: InvocationContext) -> str:
+    """Raise an unexpected error with a context."""
+    raise RuntimeError(f"a bug of {context.request_id}")
+
+
+@resource("note://broken")
+async def broken() -> str:
+    """Raise an unexpected error."""
+    raise RuntimeError("a bug")
+
+
+@prompt
+async def unwritten() -> str:
+    """Raise an unexpected error."""
+    raise RuntimeError("a bug")
+
+
+@pytest.mark.parametrize("is_traced", [True, False], ids=["traced", "untraced"])
+@pytest.mark.parametrize("http", PROTOCOLS)
+@ERAS
+def test_the_log_line_of_an_unexpected_error_has_the_id_of_its_record(
+    is_modern: bool, http: str, is_traced: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched = Watched(is_traced=is_traced)
+    sent = [
+        call("crash"),
+        call("crash"),
+        call("crash", {"late": True}),
+        call("asking"),
+        request("resources/read", {"uri": "note://broken"}),
+        request("prompts/get", {"name": "unwritten"}),
+    ]
+    sent = [modern(message) if is_modern else message for message in sent]
+    with enabled(watched.observer):
+        app = http_app(Features.of(crash, asking, broken, unwritten))
+        send_over_http(app, http, sent, is_modern=is_modern)
+    ids = [getattr(record, "request_id", None) for record in caplog.records if record.exc_info]
+    assert ids == [*watched.request_ids, *(each["request_id"] for each in watched.records if "request_id" in each)]
+    assert len(set(ids)) == len(sent)
+    assert f"a bug of {ids[3]}" in caplog.text

@@ -71,7 +71,7 @@ def test_the_end_of_a_task_whose_process_has_died_is_recorded(redis: RedisServer
         store = RedisTaskStore(redis.url)
         store.connect(name)
         await store.register("dead")
-        record = TaskRecord(task=task, owner="", account="", tool="add")
+        record = TaskRecord(task=task, owner="", account="", tool="add", team="data")
         assert await store.create(record, (10, 100_000), "dead", may_run_again=False) == "ok"
         await store.replica.redis.aclose()
 
@@ -85,6 +85,6 @@ def test_the_end_of_a_task_whose_process_has_died_is_recorded(redis: RedisServer
         "message": "the server ended while 'add' ran, and its outcome is unknown",
     }
     (end,) = (each for each in watched.records if each["event"] == "task")
-    assert (end["tool"], end["outcome"], end["request_id"]) == ("add", "error", "lost")
+    assert (end["tool"], end["outcome"], end["request_id"], end["team"]) == ("add", "error", "lost", "data")
     ((labels, count),) = watched.counts("bridge.task.duration")
     assert (labels["bridge.task.status"], count) == ("failed", 1)

@@ -8,11 +8,13 @@ import pytest
 
 from bridge import InvocationContext, ToolError, tool
 from bridge.server import Server, http_app
+from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.telemetry.current import enabled
 from tests.server import http_server
 from tests.server.tasks.client import TaskClient
 from tests.server.test_observed import Watched
 
+KEY = "a-key-of-tests-that-is-long-enough"
 FORM: dict[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -40,8 +42,8 @@ def test_tasks_are_recorded_with_their_calls(http: Any) -> None:
     watched = Watched()
     with enabled(watched.observer):
         server = Server([add, fail, ask], name="tests")
-        app = http_app(server)
-        with http_server.serving(app, http=http) as origin, TaskClient(origin) as client:
+        app = http_app(server, auth=Auth(ApiKeys(ApiKey("ada", KEY, team="data"))))
+        with http_server.serving(app, http=http) as origin, TaskClient(origin, KEY) as client:
             ids = [client.created("add", a=1, b=2), client.created("fail")]
             for each in ids:
                 client.settled(each)
@@ -61,6 +63,7 @@ def test_tasks_are_recorded_with_their_calls(http: Any) -> None:
     assert [each for each in told if each[0] == "call"] == [("call", name, "task") for name in ("add", "fail", "ask")]
     ends = [each for each in watched.records if each["event"] == "task"]
     assert [each["request_id"] for each in ends] == [each[:8] for each in (*ids, waiting)]
+    assert {(each["caller"], each["team"]) for each in ends} == {("ada", "data")}
     calls = [each for each in watched.records if each["event"] == "call"]
     assert [each["trace_id"] for each in ends] == [each["trace_id"] for each in calls]
     counted = watched.counts("bridge.task.duration")

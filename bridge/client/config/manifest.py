@@ -5,16 +5,18 @@ Manifests 0.1 to 0.4 are read.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from bridge.client.config.variables import InputDefinition
+from bridge.client.config.variables import InputDefinition, input_variable
 from bridge.errors import WireError
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ SettingKind: TypeAlias = Literal["string", "number", "boolean", "directory", "fi
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _SETTING = "user_config."
 _NOT_OF_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_NOT_OF_A_VARIABLE = re.compile(r"[^A-Za-z0-9]+")
+_PLAIN_NAME, _PLAIN_KEY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*"), re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
+_DIGEST_CHARS = 8
 _BOOLEANS = {"true": "true", "1": "true", "yes": "true", "false": "false", "0": "false", "no": "false"}
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE")
 _FOLDERS = {"HOME": "", "DESKTOP": "Desktop", "DOCUMENTS": "Documents", "DOWNLOADS": "Downloads"}
@@ -111,8 +116,15 @@ class Manifest(_Part):
         return _NOT_OF_A_NAME.sub("-", self.name).strip("-") or "server"
 
     def variable(self, key: str) -> str:
-        """Environment variable for the value of a key: the names of the bundle and of the key, in capitals."""
-        return "BRIDGE_INPUT_" + re.sub(r"[^A-Za-z0-9]", "_", f"{self.server_name}_{key}").upper()
+        """Environment variable for the value of a key: the names of the bundle and of the key, in capitals.
+
+        No two have the same one: names that a variable cannot spell are followed by a digest.
+        """
+        variable = f"{input_variable(self.server_name)}__{_NOT_OF_A_VARIABLE.sub('_', key).upper()}"
+        if _PLAIN_NAME.fullmatch(self.name) and _PLAIN_KEY.fullmatch(key):
+            return variable
+        digest = sha256(json.dumps([self.name, key]).encode()).hexdigest()  # which has lone surrogates, too
+        return f"{variable}__{digest[:_DIGEST_CHARS]}"
 
 
 @dataclass(frozen=True, slots=True)

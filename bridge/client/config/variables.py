@@ -219,6 +219,11 @@ InputSource: TypeAlias = "Mapping[str, str] | Callable[[InputDefinition], str | 
 """Source of values: a mapping by id, or a function that asks the user and returns None without an answer."""
 
 
+def input_variable(input_id: str) -> str:
+    """Return the environment variable with the value of an input."""
+    return "BRIDGE_INPUT_" + re.sub(r"[^A-Za-z0-9]+", "_", input_id).upper()
+
+
 class Inputs:
     """Values of the inputs, each requested once and only if needed.
 
@@ -233,18 +238,25 @@ class Inputs:
         self._source = source
         self._environ = environ
         self._values: dict[str, str | None] = {}
+        self._taken: dict[str, str] = {}
+        """IDs of the inputs whose values are from variables, by these."""
 
     def value(self, input_id: str) -> str:
         """Return the value of an input.
 
         Raises:
-            ExpansionError: It has none.
+            ExpansionError: It has none, or its variable is that of another input, too.
         """
         definition = self._definitions.get(input_id) or InputDefinition(id=input_id)
-        variable = "BRIDGE_INPUT_" + re.sub(r"[^A-Za-z0-9]", "_", input_id).upper()
+        variable = input_variable(input_id)
         if input_id not in self._values:
             given = self._source(definition) if callable(self._source) else (self._source or {}).get(input_id)
-            self._values[input_id] = self._environ.get(variable, definition.default) if given is None else given
+            if given is None and variable in self._environ:
+                given = self._environ[variable]
+                other = self._taken.setdefault(variable, input_id)
+                if other != input_id:
+                    raise ExpansionError([f"the inputs {other!r} and {input_id!r} both have {variable}: rename one"])
+            self._values[input_id] = definition.default if given is None else given
         if (value := self._values[input_id]) is None:
             described = f" ({definition.description!r})" if definition.description else ""
             missing = f"the input {input_id!r}{described} has no value: pass it in inputs=, or set {variable}"

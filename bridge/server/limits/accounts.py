@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 MAX_ACCOUNTS = 10_000
 """Maximum number of remembered callers; unused accounts are dropped first."""
 
+TEAM_KEY = "\0team "
+"""Beginning of the key of a team's account, which no name of a caller has."""
+
 _CACHED_NETWORKS = 4096
 
 
@@ -76,7 +79,7 @@ class Accounts:
 
     def _of_team(self, team: str) -> Account:
         """Return the account of a team, which no caller has the key of."""
-        key = f"\0team {team}"
+        key = TEAM_KEY + team
         account = self._accounts.get(key)
         if account is None:
             account = self._accounts[key] = Account(self.limits.of_team(team), partial(self.make_meter, key))
@@ -90,10 +93,9 @@ class Accounts:
         self._accounts = used
 
     def known(self) -> dict[str, Account]:
-        """Return the accounts by the keys of callers, those in use first; those of teams by ``team`` and the name."""
+        """Return the accounts by the keys of callers, those in use first; those of teams by `TEAM_KEY` and the name."""
         now = self.clock()
-        known = sorted(self._accounts.items(), key=lambda item: item[1].is_unused(now))
-        return {key.removeprefix("\0"): each for key, each in known}
+        return dict(sorted(self._accounts.items(), key=lambda item: item[1].is_unused(now)))
 
     def __len__(self) -> int:
         return len(self._accounts)

@@ -57,8 +57,8 @@ class Limits:
     of_callers: bool = False
     """True if callers may have limits of their own, in place of `rate` and `concurrency`; see `CallerLimits`."""
     byte_rate: Rate | None = None
-    """Bytes of results of tools over HTTP in a period. The length of a result is known after its call, so that requests
-    are refused from the call that uses up the allowance until some is left again."""
+    """Bytes of results over HTTP in a period: of calls, reads, prompts and completions. The length of a result is known
+    after its call, so that requests are refused from the call that uses up the allowance until some is left again."""
     max_tasks: int | None = None
     """Maximum running tasks in each process."""
     max_result_bytes: int | None = None

@@ -67,7 +67,7 @@ class Complete(Method):
         else:
             completion = await complete(exchange.found, context)
         wire = completion_to_wire(completion)
-        return exchange.write(wire | {"resultType": "complete"} if exchange.modern else wire)
+        return self._core.counted(exchange.write(wire | {"resultType": "complete"} if exchange.modern else wire))
 
     async def _complete(self, access: Access, request: CompleteRequest, context: InvocationContext) -> Completion:
         """Complete within the limits and the time of the prompt or template itself."""

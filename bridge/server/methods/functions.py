@@ -61,7 +61,7 @@ class FunctionMethod(Method):
     def _reported(self, exchange: ServedExchange, error: BaseException) -> BaseException:
         """Return the error to raise for one that is not a result."""
         assert exchange.tool is not None, "it was planned"
-        return reported(exchange.tool.name, error, self._running)
+        return reported(exchange.tool.name, error, self._running, exchange.request_id)
 
     def run(self, exchange: ServedExchange) -> Awaitable[bytes]:
         """Run the function, or continue it."""
@@ -126,7 +126,8 @@ class FunctionMethod(Method):
         """Write the result of a function that has raised an exception, or raise the error to answer."""
         assert exchange.tool is not None, "it was planned"
         try:
-            result = await result_of_failure(raised, exchange.tool, exchange.arguments, self._policy)
+            context = context_of(exchange)
+            result = await result_of_failure(raised, exchange.tool, exchange.arguments, self._policy, context)
         except BaseException as error:  # noqa: BLE001 - as by `Calls.call`
             if exchange.context is not None and isinstance(error, anyio.get_cancelled_exc_class()):
                 exchange.context.cancel()

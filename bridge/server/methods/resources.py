@@ -103,7 +103,9 @@ class ResourcesRead(FeatureMethod):
     def _contents(self, exchange: ServedExchange) -> ResponseContents:
         """Return the stream of another server's resource, which is sent while it is received."""
         name = exchange.found.resource.name
-        return ResponseContents(name, result_beginning(exchange.id), self._core.max_result_bytes(name))
+        return ResponseContents(
+            name, result_beginning(exchange.id), self._core.max_result_bytes(name), self._core.counted
+        )
 
 
 class _Watching(Method):

@@ -119,7 +119,9 @@ class ToolsCall(FunctionMethod):
         name = listed.tool.name
 
         def received(result: ToolExecutionResult | None) -> None:
-            written = None if result is None else write_result(name, result, exchange.write, None, modern=True)
+            written = None
+            if result is not None:
+                written = write_result(name, result, exchange.write, None, exchange.request_id, modern=True)
             if written is not None and exchange.count is not None:
                 exchange.count(len(written))
             receive(written)
@@ -169,7 +171,8 @@ class ToolsCall(FunctionMethod):
 
     def _write(self, exchange: ServedExchange, result: ToolExecutionResult) -> bytes:
         assert exchange.tool is not None, "it was planned"
-        return write_result(exchange.tool.name, result, exchange.write, None, modern=exchange.modern)
+        name, request_id = exchange.tool.name, exchange.request_id
+        return write_result(name, result, exchange.write, None, request_id, modern=exchange.modern)
 
     def target(self, params: Mapping[str, Any], access: Access = EVERYTHING, caller: Caller | None = None) -> Target:
         """Return the tool."""

@@ -42,16 +42,18 @@ class ResponseContents:
         name: Name of the resource, for errors.
         beginning: The response up to its result.
         max_bytes: Maximum length of the result; None for no limit.
+        count: Counts the bytes of each part for the caller.
 
     Attributes:
         has_begun: True once the response has begun.
         body: Body of the response; None where results are sent whole.
     """
 
-    __slots__ = ("_beginning", "_max_bytes", "_name", "_written_bytes", "body", "has_begun", "local")
+    __slots__ = ("_beginning", "_count", "_max_bytes", "_name", "_written_bytes", "body", "has_begun", "local")
 
-    def __init__(self, name: str, beginning: bytes, max_bytes: int | None) -> None:
+    def __init__(self, name: str, beginning: bytes, max_bytes: int | None, count: Callable[[bytes], object]) -> None:
         self._name = name
+        self._count = count
         self._beginning = beginning
         self._max_bytes = max_bytes
         self._written_bytes = 0
@@ -84,6 +86,7 @@ class ResponseContents:
         self._written_bytes += len(text)
         if self._max_bytes is not None and self._written_bytes > self._max_bytes:
             raise self._too_long(self._written_bytes, self._max_bytes)
+        self._count(text)
         beginning, self._beginning = self._beginning, b""
         if self.body is not None:
             await self.body.write(beginning + text if beginning else text)

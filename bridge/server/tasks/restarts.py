@@ -84,6 +84,7 @@ def _written(caller: Caller) -> dict[str, Any]:
         "claims": dict(caller.claims),
         "issuer": caller.issuer,
         "subject": caller.subject,
+        "team": caller.team,
     }
 
 

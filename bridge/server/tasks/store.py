@@ -38,6 +38,8 @@ class TaskRecord:
     """Answers to its questions in MCP's JSON, by key."""
     runs: int = 1
     """Number of times that it was started."""
+    team: str = ""
+    """Team of the caller who created it; empty for none."""
 
     @property
     def stored_bytes(self) -> int:
@@ -73,6 +75,7 @@ def record_to_json(record: TaskRecord) -> bytes:
             "tool": record.tool,
             "answers": record.answers,
             "runs": record.runs,
+            "team": record.team,
         }
     )
 
@@ -86,7 +89,8 @@ def record_from_json(state: str | bytes, request: bytes, outcome: bytes) -> Task
     try:
         fields = from_json(state)
         of_record = {name: fields.pop(name) for name in ("owner", "account", "tool", "answers", "runs")}
-        return TaskRecord(task=Task(**fields, outcome=outcome), request=request, **of_record)
+        team = fields.pop("team", "")  # which earlier versions did not store
+        return TaskRecord(task=Task(**fields, outcome=outcome), request=request, team=team, **of_record)
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(repr(error)) from error
 

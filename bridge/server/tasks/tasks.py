@@ -140,7 +140,7 @@ class Tasks:
             await asyncio.wait([work])
             return work.result()[1]
         except asyncio.CancelledError as error:
-            raise reported(call.tool.name, error, self._calls.running) from None
+            raise reported(call.tool.name, error, self._calls.running, call.context.request_id) from None
         finally:
             wanted.cancel()
             if creation is not None and not creation.done():  # the client has hung up
@@ -204,6 +204,7 @@ class Tasks:
             owner=owner_of(context.caller),
             account=context.account,
             tool=call.tool.name,
+            team="" if context.caller is None else context.caller.team,
             request=self._stored_request(call),
         )
 
@@ -230,8 +231,10 @@ class Tasks:
 
         work.add_done_callback(begin_end)
         if self._watched is not None:
-            task = record.task
-            running.operation = self._watched.started(task.id, record.tool, record.owner or None, task.created_at)
+            owner = record.owner or None
+            running.operation = self._watched.started(
+                record.task.id, record.tool, owner, record.task.created_at, record.team
+            )
         return running
 
     # --- the end of a task --------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from bridge.client.config import bundle
 from bridge.client.config.bundle_writer import Asked, manifest_of, project_file, write_bundle
 from bridge.client.config.loading import load_config
+from bridge.client.config.manifest import Manifest
 from bridge.client.transports.stdio import StdioTransport
 from bridge.errors import ConfigError, WireError
 
@@ -200,7 +202,7 @@ def test_values_of_users_reach_arguments_and_variables_and_are_checked(tmp_path:
     with pytest.raises(ConfigError) as missing:
         load_config(path)
     assert [each.key for each in missing.value.problems] == ["folders", "key"]
-    assert "set the variable BRIDGE_INPUT_MY_NOTES_KEY" in str(missing.value)
+    assert "set the variable BRIDGE_INPUT_MY_NOTES__KEY__" in str(missing.value)
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     folders = os.pathsep.join([str(tmp_path / "one"), str(tmp_path / "two")])
@@ -236,8 +238,17 @@ def test_values_come_from_variables_with_the_name_of_the_bundle_and_else_from_th
     (server,) = load_config(path, inputs=source).servers.values()
     assert isinstance(server.transport, StdioTransport)
     assert (server.transport.env, asked) == ({"KEY": "typed"}, [("key", "key: Meaning", True)])
-    monkeypatch.setenv("BRIDGE_INPUT_MY_NOTES_KEY", "set")
+    monkeypatch.setenv(Manifest(**MANIFEST).variable("key"), "set")
     assert started(path).env == {"KEY": "set"}
+
+
+def test_each_value_of_each_bundle_has_a_variable_of_its_own() -> None:
+    names = ["my-files", "my_files", "My-files", "my", "my--files", "my-files-a", "my files"]
+    keys = ["a", "A", "a_b", "a-b", "a__b", "aB", "files__a", "files_a", "é", "\ud800", "a.b"]
+    variables = [Manifest(**{**MANIFEST, "name": name}).variable(key) for name in names for key in keys]
+    assert len(set(variables)) == len(variables)
+    assert all(re.fullmatch(r"BRIDGE_INPUT_[A-Z0-9_a-f]+", each) for each in variables)
+    assert variables[names.index("my-files") * len(keys) + keys.index("a_b")] == "BRIDGE_INPUT_MY_FILES__A_B"
 
 
 @pytest.mark.usefixtures("state")

@@ -180,6 +180,13 @@ class TestInputs:
         found = variables({"BRIDGE_INPUT_API_KEY": "from outside"}, lambda _: None, (self.KEY,))
         assert found.expand("${input:api-key}").value == "from outside"
 
+    def test_two_do_not_get_the_value_of_one_variable(self) -> None:
+        found = variables({"BRIDGE_INPUT_API_KEY": "from outside"}, {"api.key": "given"}, (self.KEY,))
+        assert found.expand("${input:api-key}").value == "from outside"
+        assert found.expand("${input:api.key}").value == "given"
+        with pytest.raises(ExpansionError, match="'api-key' and 'api_key' both have BRIDGE_INPUT_API_KEY: rename one"):
+            found.expand("${input:api_key}")
+
     def test_the_default_of_the_definition_comes_last(self) -> None:
         assert variables({}, {}, (InputDefinition(id="k", default="d"),)).expand("${input:k}").value == "d"
 

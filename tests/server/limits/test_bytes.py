@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from bridge import prompt, resource
 from bridge.errors import DefinitionError
 from bridge.protocol.versions import CAPABILITIES_KEY
 from bridge.server import Server, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth, JwtVerifier, KeyFile
 from bridge.server.auth.keys import KeyFileError
+from bridge.server.features import Features
 from bridge.server.limits import CallerLimits, Limits, Rate, guard
 from bridge.tools.function import tool
 from bridge.tools.task import TaskPolicy
@@ -110,6 +112,47 @@ def test_the_bytes_of_all_callers_are_replaced_by_those_of_a_key(kind: str) -> N
         for token, expected in ((ADA, [200, 200]), (BOB, [200, 429])):
             with talking(kind, origin, token) as peer:
                 assert [peer.send(call(5000)).status_code for _ in range(2)] == expected
+
+
+@resource("note://letters/{count}", completions={"count": lambda text, *_: [text * 3000]})
+async def page(count: int) -> str:
+    """Read letters."""
+    return "x" * count
+
+
+@prompt
+async def essay(count: str) -> str:
+    """Write about letters."""
+    return "x" * int(count)
+
+
+@HTTP_KINDS
+@ERAS
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("resources/read", {"uri": "note://letters/10000"}),
+        ("prompts/get", {"name": "essay", "arguments": {"count": "10000"}}),
+        (
+            "completion/complete",
+            {
+                "ref": {"type": "ref/resource", "uri": "note://letters/{count}"},
+                "argument": {"name": "count", "value": "123"},
+            },
+        ),
+    ],
+    ids=["read", "prompt", "completion"],
+)  # fmt: skip
+def test_reads_prompts_and_completions_count(method: str, params: Any, kind: str, http_kind: str) -> None:
+    keys = ApiKeys(ApiKey("ada", ADA, limits=CallerLimits(bytes=LIMIT)), ApiKey("bob", BOB, team="data"))
+    limits = Limits(of_callers=True, team_bytes={"data": LIMIT})
+    app = http_app(Server(Features.of(page, essay), name="tests", limits=limits), auth=keys)
+    with http.serving(app, http=http_kind) as origin:
+        for token, limit, who in ((ADA, "bytes", "a caller"), (BOB, "--team-bytes", "the team 'data'")):
+            with talking(kind, origin, token) as peer:
+                first = peer.send(http.request(method, params))
+                assert (first.status_code, "error" in first.json()) == (200, False), first.text
+                check_refusal(peer.send(call(1)), limit, who, len(first.content) - 5000)
 
 
 def test_the_result_of_a_task_counts() -> None:

@@ -49,7 +49,7 @@ class TaskServer:
             """Adds, as often as it likes."""
             self.runs.append("add_again")
             answer = await context.elicit("Your name?", FORM, key="name")
-            caller = context.caller.name if context.caller else "nobody"
+            caller = f"{context.caller.name} of {context.caller.team}" if context.caller else "nobody"
             return f"{a + b} for {caller}, {(answer.content or {}).get('name')}"
 
         @tool(task=True)
@@ -78,7 +78,7 @@ class TaskServer:
 def unfinished(tool_name: str, *, runs: int = 1, answers: dict[str, Any] | None = None, **arguments: Any) -> TaskRecord:
     """Make the record that a killed process leaves in its store."""
     now = time()
-    context = InvocationContext(caller=Caller("ada"), client_capabilities=SUPPORTS_TASKS)
+    context = InvocationContext(caller=Caller("ada", team="data"), client_capabilities=SUPPORTS_TASKS)
     task = Task(
         id=f"the-id-of-{tool_name}", created_at=now, updated_at=now, ttl_seconds=60.0, poll_interval_seconds=1.0
     )
@@ -123,7 +123,7 @@ def test_an_unfinished_task_of_an_idempotent_tool_runs_again_for_its_caller(tmp_
         task_id = "the-id-of-add_again"
         client.state(task_id, "input_required")
         client.update(task_id, name=NAME)
-        assert client.settled(task_id)["result"]["content"] == [{"type": "text", "text": "3 for ada, Ada"}]
+        assert client.settled(task_id)["result"]["content"] == [{"type": "text", "text": "3 for ada of data, Ada"}]
 
 
 def test_a_task_that_runs_again_keeps_the_answers_to_its_questions(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_task_that_runs_again_keeps_the_answers_to_its_questions(tmp_path: Pat
     anyio.run(left, path, unfinished("add_again", a=1, b=2, answers={"name": NAME}))
     with TaskServer(SqliteTaskStore(path)).serving() as client:
         found = client.settled("the-id-of-add_again")
-    assert found["result"]["content"] == [{"type": "text", "text": "3 for ada, Ada"}]
+    assert found["result"]["content"] == [{"type": "text", "text": "3 for ada of data, Ada"}]
 
 
 def test_a_task_that_ended_several_processes_does_not_run_again(tmp_path: Path) -> None:

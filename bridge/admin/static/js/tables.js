@@ -124,6 +124,8 @@ export function refusals(state) {
 
 export function limits(state) {
   const of = (used, most) => (most === null ? used : `${used} of ${most}`);
+  const meter = (used, rate) =>
+    rate === null ? "" : html`<meter value=${used} max="1" aria-label="used"></meter> ${Math.round(used * 100)} % of ${rate}`;
   return table("Limits", state.callers, [
     ["caller", ({ name }) => text(name)],
     ["kind", ({ kind }) => kind],
@@ -131,7 +133,8 @@ export function limits(state) {
     ["calls", ({ calls, maxCalls }) => of(calls, maxCalls)],
     ["streams", ({ streams, maxStreams }) => of(streams, maxStreams)],
     ["tasks", ({ tasks, maxTasks }) => of(tasks, maxTasks ?? null)],
-    ["rate", ({ rate, rateUsed }) => (rate === null ? "" : html`<meter value=${rateUsed} max="1" aria-label="used"></meter> ${Math.round(rateUsed * 100)} % of ${rate}`)],
+    ["rate", ({ rate, rateUsed }) => meter(rateUsed, rate)],
+    ["bytes", ({ bytes: most, bytesUsed }) => meter(bytesUsed, most)],
   ]);
 }
 
@@ -161,6 +164,8 @@ export function keys(state) {
     ["scopes", ({ scopes }) => list(scopes)],
     ["rate", ({ rate }) => text(rate)],
     ["calls", ({ concurrency }) => text(concurrency)],
+    ["tasks", ({ tasks }) => text(tasks)],
+    ["bytes", ({ bytes: most }) => text(most)],
   ]);
 }
 

@@ -69,7 +69,8 @@ def record_end(watched: TaskTelemetry | None, ended: TaskRecord, rerun: Rerun | 
     code = from_json(task.outcome)["code"] if task.outcome else None
     error_type = error_type_of(task.status, code, is_error=False) or ""
     with watched.continued({} if rerun is None else rerun.trace):
-        watched.ended_elsewhere(task.id, ended.tool, ended.owner or None, task.created_at, task.status, error_type)
+        operation = watched.started(task.id, ended.tool, ended.owner or None, task.created_at, ended.team)
+        watched.ended(operation, task.status, error_type)
 
 
 def cancelled_record(record: TaskRecord) -> TaskRecord:
