@@ -8,6 +8,7 @@ from bridge import portal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from types import TracebackType
 
     from bridge.client.events import EventSubscription
     from bridge.events.occurrence import Event
@@ -45,9 +46,11 @@ class BlockingEvents:
         self._entered.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         """End the subscription."""
-        self._entered.__exit__(*error)
+        self._entered.__exit__(kind, error, traceback)
 
     def __iter__(self) -> Self:
         return self
