@@ -42,6 +42,7 @@ from bridge.server.lifespans import lifespans_open, running_tasks
 from bridge.server.observed import dispatch_of
 from bridge.server.running_calls import Drain
 from bridge.server.server import Server
+from bridge.server.unmatched_names import warn_of_profiles
 from bridge.tools.annotated_checks import checked
 from bridge.tools.lifespan import why_not_opened
 
@@ -292,6 +293,7 @@ class BridgeApp(Starlette):
                 from bridge.server.http.profiles import ProfileGuard  # noqa: PLC0415 - only with profiles
 
                 guards.append(ProfileGuard(profiles, auth.metadata_url))
+                warn_of_profiles(auth.auth, self.profiles)
         if accounts is not None:
             from bridge.server.limits.guard import RateLimitGuard  # noqa: PLC0415 - only where there are limits
 
