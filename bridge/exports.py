@@ -207,6 +207,7 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
             "AssertionExchange FileAssertion IdentityAssertion PerCaller SecretHeader TokenExchange"
         ),
         "bridge.client.blocking": "BlockingTask BlockingToolProvider",
+        "bridge.client.blocking_events": "BlockingEvents",
         "bridge.client.config.loading": "parse_config",
         "bridge.client.config.schema": "config_json_schema",
         "bridge.client.config.servers": "ServersConfig",

@@ -11,6 +11,7 @@ from bridge.client.auth.grants import (
     TokenExchange,
 )
 from bridge.client.blocking import BlockingTask, BlockingToolProvider, connect
+from bridge.client.blocking_events import BlockingEvents
 from bridge.client.config.loading import load_config, parse_config
 from bridge.client.config.schema import config_json_schema
 from bridge.client.config.servers import ServerConfig, ServersConfig
@@ -35,6 +36,7 @@ from bridge.client.transports.transport import UnusableTransport
 
 __all__ = [
     "AssertionExchange",
+    "BlockingEvents",
     "BlockingTask",
     "BlockingToolProvider",
     "CallOptions",

@@ -18,6 +18,7 @@ import anyio.from_thread
 from anyio.lowlevel import current_token
 
 from bridge import portal
+from bridge.client.blocking_events import BlockingEvents
 from bridge.client.provider import McpToolProvider
 from bridge.tools.channel import Channel
 from bridge.tools.transform import wrapped
@@ -35,8 +36,10 @@ if TYPE_CHECKING:
     from bridge.client.connection_pool import HeaderSupplier, Servers
     from bridge.client.tasks.remote_task import RemoteTask
     from bridge.client.tool_catalog import NameMapper, ServerStatus, ToolFilter
+    from bridge.events.event_type import Delivery, EventType
     from bridge.prompts.prompt import Prompt, PromptMessage
     from bridge.resources.resource import Resource, ResourceTemplate
+    from bridge.skills.skill import Skill
     from bridge.tools.channel import LogLevel
     from bridge.tools.completion import Completion
     from bridge.tools.content import File
@@ -238,6 +241,35 @@ class BlockingToolProvider:
     ) -> Completion:
         """Return values for an argument of a prompt; see `RemotePrompts.complete`."""
         return self._run(self._provider.prompts.complete, name, argument, text, arguments)
+
+    def list_skills(self, server: str | None = None) -> tuple[Skill, ...]:
+        """List skills; see `RemoteSkills.list`."""
+        return self._run(lambda: self._provider.skills.list(server=server))
+
+    def read_skill(self, skill: Skill, uri: str | None = None) -> File:
+        """Read and verify a file of a skill, by default its instructions; see `Skills.read`."""
+        return self._run(self._provider.skills.read, skill, uri)
+
+    def list_events(self, server: str | None = None) -> tuple[EventType, ...]:
+        """List types of events; see `RemoteEvents.list`."""
+        return self._run(lambda: self._provider.events.list(server=server))
+
+    def subscribe(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        cursor: str | None = None,
+        max_age_seconds: float | None = None,
+        delivery: Delivery | None = None,
+        context: InvocationContext | None = None,
+    ) -> BlockingEvents:
+        """Subscribe: ``with servers.subscribe("build.finished") as builds:``; see `RemoteEvents.subscribe`."""
+        self._check_process()
+        subscription = self._provider.events.subscribe(
+            name, arguments, cursor=cursor, max_age_seconds=max_age_seconds, delivery=delivery, context=context
+        )
+        return BlockingEvents(subscription, self._run)
 
     def add(self, servers: Servers) -> None:
         """Add servers; see `McpToolProvider.add`."""
