@@ -12,7 +12,7 @@ PROCESSES = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1)
 LOWEST ?= tests/tools tests/models tests/wire tests/openapi tests/middleware tests/telemetry tests/server/http tests/adapters tests/cli/serve
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test collect test-all test-pythons test-lowest constraints release test-browser pictures test-llm check format conformance faults bench figures fuzz load reference docs clean
+.PHONY: help demo test collect test-all test-pythons test-lowest constraints release test-browser pictures test-llm check format conformance faults bench figures fuzz load reference docs docs-release clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -101,6 +101,9 @@ docs: reference ## Build the documentation into site/, strictly, and check the r
 	$(BIN)/python -m pip install --quiet --group docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	$(BIN)/python -m pytest tests/docs/test_site.py tests/docs/test_site_in_browser.py -m docs --quiet
+
+docs-release: docs ## Build the documentation as that of this version and the latest one, and commit it to the branch gh-pages
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m tests.docs.versions
 
 clean: ## Forget the environment and caches
 	rm -rf $(VENV) .pythons .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks dist site

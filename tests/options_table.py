@@ -25,7 +25,13 @@ def _row(option: click.Option) -> str:
     assert option.help, f"{option.opts[0]} does not say what it does"
     named = f"`{option.opts[0]}`", f"`{option.envvar}`" if option.envvar else ""
     cells = [*named, _taken(option), _unit(option), _default(option), option.help]
-    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+    return "| " + " | ".join(map(_plain, cells)) + " |"
+
+
+def _plain(cell: str) -> str:
+    """Escape what would begin a link or another cell."""
+    parts = cell.replace("|", r"\|").split("`")
+    return "`".join(part if number % 2 else part.replace("[", r"\[") for number, part in enumerate(parts))
 
 
 def _taken(option: click.Option) -> str:

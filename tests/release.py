@@ -18,6 +18,7 @@ import sys
 import tarfile
 import tempfile
 import tomllib
+from email import message_from_string
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,11 +73,26 @@ def build(folder: Path) -> tuple[Path, Path]:
         wrong = {name for name in archive.namelist() if not name.startswith(("bridge/", "mcp_toolbridge-"))}
         assert not wrong, f"the wheel has {sorted(wrong)}"
         assert {"bridge/py.typed", "bridge/__init__.pyi"} <= set(archive.namelist())
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        check_description(archive.read(metadata).decode())
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
         assert set(NEEDED_IN_SOURCE) <= names, f"the source distribution has no {set(NEEDED_IN_SOURCE) - names}"
         assert not [name for name in names if "__pycache__" in name or name.startswith((".venv", "dist"))]
     return wheel, source
+
+
+def check_description(metadata: str) -> None:
+    """Check that the links and pictures of the description lead to this version in the repository."""
+    text = str(message_from_string(metadata).get_payload())
+    targets = re.findall(r'\]\(([^)\s]+)\)|<img src="([^"]+)"', text)
+    found = {target for pair in targets for target in pair if target and not target.startswith("#")}
+    assert not (relative := {each for each in found if not each.startswith("https://")}), f"relative links: {relative}"
+    assert f"{ADDRESSES['repository']}/raw/v{VERSION}/docs/tour.gif" in found
+    of_files = {each.removeprefix(f"{ADDRESSES['repository']}/blob/v{VERSION}/").partition("#")[0] for each in found}
+    of_files -= {each for each in of_files if each.startswith("https://")}
+    assert of_files
+    assert not (missing := {each for each in of_files if not (ROOT / each).exists()}), f"no such files: {missing}"
 
 
 def try_wheel(wheel: Path, folder: Path) -> None:
@@ -141,7 +157,7 @@ def write_bundle(path: Path) -> None:
 
 def installed() -> list[str]:
     """The distributions of this environment with their versions, without this project."""
-    found = {each.name.lower().replace("_", "-"): each.version for each in distributions()}
+    found = {re.sub(r"[-_.]+", "-", each.name.lower()): each.version for each in distributions()}
     return [f"{name}=={found[name]}" for name in sorted(found.keys() - {PROJECT["name"], "pip", "setuptools"})]
 
 

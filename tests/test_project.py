@@ -257,7 +257,8 @@ def test_what_the_dockerfile_copies_exists_and_is_not_ignored() -> None:
 def test_the_image_is_given_all_that_the_wheel_is_built_from() -> None:
     project = PROJECT["project"]
     licenses = {path for path in project["license-files"] if not path.startswith("bridge/")}
-    needed = {"pyproject.toml", project["readme"], *licenses, "bridge", "servers"}
+    (description,) = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"]
+    needed = {"pyproject.toml", description["path"], *licenses, "bridge", "servers"}
     assert needed <= set(copied_into_the_image())
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from importlib.metadata import requires
+from importlib.metadata import distribution, requires
 from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
@@ -65,6 +65,10 @@ def test_the_bundle_is_a_server_of_calculator_and_files(tmp_path: Path, monkeypa
         check=False,
     )
     assert "A note." in json.loads(done.stdout)["result"]["content"][0]["text"]
+
+
+def test_links_and_pictures_of_the_description_on_pypi_lead_to_the_repository() -> None:
+    release.check_description(distribution("mcp-toolbridge").read_text("METADATA") or "")
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from click.shell_completion import (
 )
 
 from bridge.cli.targets.target import LocalTarget, parse_target
-from bridge.errors import BridgeError, ConfigError
+from bridge.errors import BridgeError, ConfigError, MissingExtraError
 from bridge.hosting.process import print_message, run_interruptible
 
 if TYPE_CHECKING:
@@ -145,8 +145,9 @@ def complete_targets(_ctx: click.Context, _param: click.Parameter, incomplete: s
     file, hash_mark, _ = incomplete.partition("#")
     if not hash_mark:
         return [CompletionItem(incomplete, type="file")]
-    from bridge.client.config.document import Diagnostics, parse_jsonc  # noqa: PLC0415 - only for configurations
+    from bridge.client.config.document import Diagnostics  # noqa: PLC0415 - only for configurations
     from bridge.client.config.formats import read_root  # noqa: PLC0415 - likewise
+    from bridge.client.config.hosts import read_document  # noqa: PLC0415 - likewise
 
     path = Path(file)
     try:
@@ -154,8 +155,8 @@ def complete_targets(_ctx: click.Context, _param: click.Parameter, incomplete: s
             return []
         with path.open(encoding="utf-8-sig") as opened:
             text = opened.read(_MAX_CONFIG_CHARS)
-        servers = read_root(parse_jsonc(text, file), Diagnostics()).servers
-    except (OSError, ValueError, ConfigError):
+        servers = read_root(read_document(text, file), Diagnostics()).servers
+    except (OSError, ValueError, ConfigError, MissingExtraError):
         return []
     return _items((f"{file}#{name}" for name in servers), incomplete)
 

@@ -137,12 +137,12 @@ def command(
     client = None if client_name is None else CLIENTS[client_name]
     if client is not None and (targets or command_target(ctx) is not None):
         raise click.UsageError("--client is in place of a TARGET; leave one out", ctx)
-    targets = targets if client is None else [str(client.file())]
     is_alone = client is None and len(targets) + (command_target(ctx) is not None) == 1
-    unusable = {} if is_alone else _unusable(targets)
-    if client is not None and unusable:
-        unusable = dict.fromkeys(unusable, f"there is no such file: {_INSTALL} --client {client.name} writes it")
-    chosen = with_headers(ctx, given_targets(ctx, [text for text in targets if text not in unusable]), headers)
+    if client is None:
+        unusable = {} if is_alone else _unusable(targets)
+        chosen = with_headers(ctx, given_targets(ctx, [text for text in targets if text not in unusable]), headers)
+    else:
+        chosen, unusable = _of_client(client)
     if not chosen and not unusable:
         raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
     if as_json and as_sarif:
@@ -157,6 +157,14 @@ def command(
     if client is not None and not (as_json or as_sarif):
         write_report("\n".join(_logs(client, subject)))
     return FAILED if any(finding.rule.level != "note" for finding in findings) else 0
+
+
+def _of_client(client: Client) -> tuple[list[Target], dict[str, str]]:
+    """The configuration of a client; or, with the reason, that there is none."""
+    path = client.file().absolute()
+    if path.is_file():
+        return [ConfigTarget(path)], {}
+    return [], {str(path): f"there is no such file: {_INSTALL} --client {client.name} writes it"}
 
 
 def _started_by(client: Client, server: Server) -> Server:

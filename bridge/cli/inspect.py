@@ -185,7 +185,7 @@ class _Configuration:
     """Entries of servers that the page adds and changes, and the file of the only configuration among the targets."""
 
     def __init__(self, targets: Sequence[Target], options: ServerOptions) -> None:
-        paths = {each.path for each in targets if isinstance(each, ConfigTarget) and not each.is_bundle}
+        paths = {each.path for each in targets if isinstance(each, ConfigTarget) and each.is_editable}
         self._path = next(iter(paths)) if len(paths) == 1 else None
         self._options = options
         self.path = None if self._path is None else str(self._path)

@@ -59,7 +59,7 @@ class RemoteEvents(Events):
     ) -> tuple[EventType, ...]:
         """Return the types of all servers that can be reached, or of one.
 
-        Types that are malformed are left out and logged.
+        Types that are malformed, or differ from their pins, are left out and logged.
 
         Args:
             context: Context of the request; None for none.
@@ -86,7 +86,10 @@ class RemoteEvents(Events):
     async def _listed(self, server: Upstream, context: InvocationContext) -> Iterable[EventType]:
         entries = await all_entries(server, EVENTS, context, max_entries=MAX_TYPES)
         make = partial(event_type_from_wire, server=server.name)
-        types, _ = await made_items(server.name, make, attrgetter("name"), (EVENTS, Listed(entries)))
+        listed, pins = Listed(entries), server.config.pins
+        if pins is not None:
+            listed = pins.admitted(server.name, EVENTS, listed)
+        types, _ = await made_items(server.name, make, attrgetter("name"), (EVENTS, listed))
         return types
 
     def subscribe(

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bridge.client.auth.store import LoginStore, login_key
-from bridge.client.config.document import Diagnostics, parse_jsonc
+from bridge.client.config.document import Diagnostics
 from bridge.client.config.formats import normalize_entry, read_root
+from bridge.client.config.hosts import read_document
 from bridge.client.connection.list_methods import LIST_METHODS
 from bridge.client.provider import McpToolProvider
 from bridge.doctor.subject import (
@@ -80,7 +81,7 @@ async def connect(
 def entries_of(path: Path) -> dict[str, Mapping[str, Any]]:
     """Entries of the servers in a valid configuration, with canonical keys and before references are expanded."""
     diagnostics = Diagnostics()
-    root = read_root(parse_jsonc(path.read_text(encoding="utf-8-sig"), str(path)), diagnostics)
+    root = read_root(read_document(path.read_text(encoding="utf-8-sig"), str(path)), diagnostics)
     return {
         name: normalize_entry(name, entry, diagnostics).values
         for name, entry in root.servers.items()

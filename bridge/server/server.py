@@ -39,8 +39,8 @@ class Server(ServerCore, FeatureSource):
     """An MCP server of a ToolBox.
 
     Args:
-        tools: A ToolBox, whose changes are announced to clients, or anything that a ToolBox takes. None for none, if it
-            mounts others.
+        features: A ToolBox, whose changes are announced to clients, or anything that a ToolBox takes. None for none, if
+            it mounts others.
         name: Name of the server.
         version: Version of the server; empty for none.
         title: Display name.
@@ -69,8 +69,8 @@ class Server(ServerCore, FeatureSource):
 
     Raises:
         NameClashError: A tool has the name of a tool of the search.
-        DefinitionError: ``tools`` contains no tool, or an invalid one, or ``lifespan`` or ``middleware`` is none, or an
-            extension has a method of the protocol, or another option has a value of the wrong type, or the name is
+        DefinitionError: ``features`` contains no tool, or an invalid one, or ``lifespan`` or ``middleware`` is none, or
+            an extension has a method of the protocol, or another option has a value of the wrong type, or the name is
             empty.
         ValueError: The page size or the maximum number of calls is not positive, or a key is too short.
     """

@@ -297,10 +297,16 @@ def test_why_a_client_does_not_see_a_server(run: Run, directory: Path, tmp_path:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux's locations")
-def test_an_installed_server_has_no_findings(run: Run) -> None:
-    installed = run("install", "calculator.py", "--client", "gemini-cli", "--yes")
+@pytest.mark.parametrize("client", ["gemini-cli", "codex", "goose", "zed"])
+def test_an_installed_server_has_no_findings(run: Run, tmp_path: Path, client: str) -> None:
+    if client == "gemini-cli":
+        settings = tmp_path / "home" / ".gemini" / "settings.json"
+        settings.parent.mkdir()
+        settings.write_text('{"theme": "dark"}')
+    installed = run("install", "calculator.py", "--client", client, "--yes")
     assert installed.returncode == 0
-    done = run("doctor", "--client", "gemini-cli", "--rule", "client-environment", "--rule", "server-unreachable")
+    rules = ("client-environment", "server-unreachable", "configuration-warning")
+    done = run("doctor", "--client", client, *(word for rule in rules for word in ("--rule", rule)))
     assert (done.returncode, done.stdout.splitlines()[0].startswith("no findings")) == (0, True), done.stdout
 
 

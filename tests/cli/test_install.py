@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -33,6 +36,10 @@ def files_in(directory: Path) -> list[str]:
         ("vscode", "work/.vscode/mcp.json", "servers", "VS Code"),
         ("gemini-cli", "home/.gemini/settings.json", "mcpServers", "Gemini CLI"),
         ("windsurf", "home/.codeium/windsurf/mcp_config.json", "mcpServers", "Windsurf"),
+        ("zed", "home/.config/zed/settings.json", "context_servers", "Zed"),
+        ("lm-studio", "home/.lmstudio/mcp.json", "mcpServers", "LM Studio"),
+        ("continue", "work/.continue/mcpServers/mcp.json", "mcpServers", "Continue"),
+        ("junie", "work/.junie/mcp/mcp.json", "mcpServers", "Junie"),
         ("mcp-json", "work/mcp.json", "mcpServers", None),
     ],
 )
@@ -53,6 +60,76 @@ def test_the_entry_is_shown_and_written_where_the_client_reads_it(
     ]
     kept = {file for file in files_in(tmp_path) if "__pycache__" not in file and "/state/bridge/locks/" not in file}
     assert kept == {*before, place}
+
+
+CODEX = '# mine\nmodel = "gpt-5.1" # good\n\n[profiles.x]\nmodel = "o"\n'
+GOOSE = '# mine\nGOOSE_MODEL: "gpt-5.1" # good\nextensions:\n  developer: {type: builtin, enabled: true} # own\n# end\n'
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux's locations")
+@pytest.mark.parametrize(
+    ("client", "place", "before", "section", "entry"),
+    [
+        (
+            "codex",
+            ".codex/config.toml",
+            CODEX,
+            "mcp_servers",
+            {"command": OURS[0], "args": [*OURS[1:], "{file}"], "env": {"LOG": "1"}},
+        ),
+        (
+            "goose",
+            ".config/goose/config.yaml",
+            GOOSE,
+            "extensions",
+            {"type": "stdio", "enabled": True, "name": "calculator", "description": "", "timeout": 300}
+            | {"cmd": OURS[0], "args": [*OURS[1:], "{file}"], "envs": {"LOG": "1"}},
+        ),
+    ],
+)
+def test_toml_and_yaml_keep_every_line_and_get_the_entry_of_the_client(
+    run: Run, tmp_path: Path, client: str, place: str, before: str, section: str, entry: dict[str, Any]
+) -> None:
+    path = tmp_path / "home" / place
+    path.parent.mkdir(parents=True)
+    path.write_text(before)
+    path.chmod(0o640)
+    done = run("install", "calculator.py", "--client", client, "--name", "Calculator", "--env", "LOG=1")
+    name = "calculator" if client == "goose" else "Calculator"
+    parse = yaml.safe_load if client == "goose" else tomllib.loads
+    file = str(tmp_path / "work" / "calculator.py")
+    entry = {key: [part.replace("{file}", file) for part in v] if key == "args" else v for key, v in entry.items()}
+    assert done.returncode == 0
+    assert parse(done.stdout) == {section: {name: entry}}
+    after = path.read_text()
+    assert parse(after)[section][name] == entry
+    lines = iter(after.splitlines())
+    assert all(line in lines for line in before.splitlines())
+    backup = path.with_name(path.name + ".bak")
+    assert backup.read_text() == before
+    assert {stat.S_IMODE(each.stat().st_mode) for each in (path, backup)} == {0o640}
+    again = run("install", "calculator.py", "--client", client, "--name", "Calculator", "--env", "LOG=1")
+    assert again.stderr.splitlines()[-1] == f"{path} has this entry already; nothing was written"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux's locations")
+def test_the_folder_of_codex_can_be_elsewhere_and_a_new_file_is_private(run: Run, tmp_path: Path) -> None:
+    done = run("install", "calculator.py", "--client", "codex", env={"CODEX_HOME": str(tmp_path / "codex")})
+    path = tmp_path / "codex" / "config.toml"
+    assert (done.returncode, stat.S_IMODE(path.stat().st_mode)) == (0, 0o600)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["calculator"], "Goose does not set the variable PYTHONPATH for servers; name a file as the target"),
+        (["calculator.py", "--env", "LD_PRELOAD=x"], "Goose does not set the variable LD_PRELOAD for servers"),
+    ],
+)
+def test_variables_that_goose_refuses_are_refused(run: Run, tmp_path: Path, arguments: list[str], message: str) -> None:
+    done = run("install", *arguments, "--client", "goose")
+    assert (done.returncode, message in done.stderr) == (2, True)
+    assert not files_in(tmp_path / "home")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux's locations")
@@ -273,7 +350,30 @@ def test_where_nothing_can_be_locked_it_is_written_nevertheless(run: Run, direct
     assert list(read(directory / "mcp.json")["mcpServers"]) == ["localhost"]
 
 
-@pytest.mark.parametrize(("client", "key"), [("gemini-cli", "httpUrl"), ("windsurf", "serverUrl")])
-def test_a_url_has_the_key_that_the_client_reads(run: Run, client: str, key: str) -> None:
-    done = run("install", "https://mcp.example.com/mcp", "--client", client, "--name", "remote", "--dry-run")
-    assert json.loads(done.stdout) == {"mcpServers": {"remote": {key: "https://mcp.example.com/mcp"}}}
+URL = "https://mcp.example.com/mcp"
+
+
+@pytest.mark.parametrize(
+    ("client", "shown"),
+    [
+        ("gemini-cli", {"mcpServers": {"remote": {"httpUrl": URL}}}),
+        ("windsurf", {"mcpServers": {"remote": {"serverUrl": URL}}}),
+        ("zed", {"context_servers": {"remote": {"url": URL}}}),
+        ("codex", {"mcp_servers": {"remote": {"url": URL}}}),
+        (
+            "goose",
+            {
+                "extensions": {
+                    "remote": {"type": "streamable_http", "uri": URL}
+                    | {"enabled": True, "name": "remote", "description": "", "timeout": 300}
+                }
+            },
+        ),
+    ],
+)
+def test_a_url_has_the_key_that_the_client_reads(run: Run, client: str, shown: dict[str, Any]) -> None:
+    done = run("install", URL, "--client", client, "--name", "remote", "--dry-run")
+    if client == "codex":
+        assert tomllib.loads(done.stdout) == shown
+    else:
+        assert yaml.safe_load(done.stdout) == shown  # JSON is YAML, too

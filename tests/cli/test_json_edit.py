@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.cli.install.config_files import member_of, with_member
+from bridge.cli.install.json_text import member_of, with_member
 from bridge.client.config.document import parse_jsonc
 from bridge.errors import ConfigError
 

@@ -35,6 +35,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     config.extra["documented_version"] = project["project"]["version"]
     config.extra["releases"] = f"{project['tool']['release']['repository']}/tags"
+    config.site_url = f"{(config.site_url or '').rstrip('/')}/"  # that of a version has no slash at its end
     return config
 
 
@@ -85,6 +86,13 @@ def on_nav(nav: Navigation, **_: Any) -> Navigation:
     """Keep the order of the pages."""
     _order[:] = [page.file.src_uri for page in nav.pages]
     return nav
+
+
+def on_post_template(output_content: str, template_name: str, config: MkDocsConfig) -> str:
+    """Write the home as a folder into the map: with it, the switcher finds a page in another version."""
+    if template_name != "sitemap.xml":
+        return output_content
+    return output_content.replace(f"<loc>{config.site_url}index.html</loc>", f"<loc>{config.site_url}</loc>")
 
 
 def on_post_build(config: MkDocsConfig) -> None:

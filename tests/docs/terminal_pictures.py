@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from bridge.cli.install.clients import CLIENTS as CLIENTS_BY_NAME
 from tests.docs.chat_api import running_chat_api
 from tests.markdown import Document
 from tests.processes import ROOT
@@ -32,9 +33,9 @@ PICTURES = {
     "list": (PAGES / "list.md", "list --full trips.py"),
     **{
         name: (CLIENTS / f"{name}.md", f"install tools.py --client {name} --yes")
-        for name in ("claude-desktop", "claude-code", "cursor", "vscode", "gemini-cli", "windsurf")
+        for name in CLIENTS_BY_NAME
+        if name != "mcp-json"
     },
-    "goose": (CLIENTS / "goose.md", "install tools.py --client mcp-json --dry-run"),
     "chatgpt": (CLIENTS / "chatgpt.md", "serve tools.py --transport http --port 8000"),
 }
 """By name: the page with the files of the command, and its arguments."""

@@ -16,11 +16,11 @@ import click
 from bridge.cli.completion import complete_targets
 from bridge.cli.install.client_entries import client_entry
 from bridge.cli.install.clients import CLIENTS
-from bridge.cli.install.config_files import only_writer, set_entry
+from bridge.cli.install.config_files import editor_of, only_writer, set_entry
 from bridge.cli.reporting import logging_option
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import ConfigTarget, LocalTarget, TargetCommand, only_target, with_profile
-from bridge.cli.terminal import write_json
+from bridge.cli.terminal import write_data, write_json
 from bridge.hosting.process import print_message, redirect_stdout
 
 if TYPE_CHECKING:
@@ -79,17 +79,22 @@ def command(
     environment = _environment(variables)
     _check(chosen, selected, environment)
     options = () if selected is None else ("--profile", selected)
-    entry = client.adapted(_with_environment(client_entry(chosen, options), environment))
     name = name or profile or re.sub(r"[^A-Za-z0-9_-]+", "-", chosen.name).strip("-") or "server"
+    name = name.lower() if client.lower_names else name
+    entry = client.adapted(_with_environment(client_entry(chosen, options), environment), name)
     path = (config or client.file()).absolute()
-    write_json({client.section: {name: entry}})
+    if client.suffix == ".json":
+        write_json({client.section: {name: entry}})
+    else:
+        text = editor_of(client.suffix).with_member("", client.section, name, entry, client.title or path.name)
+        write_data(text.rstrip("\n"))
     if dry_run:
         print_message(f"this entry would be written to {path}")
     elif not yes and sys.stdin.isatty() and not click.confirm(f"Write this entry to {path}?", err=True, default=True):
         print_message("nothing was written")
     else:
         with only_writer(path):
-            is_new = write_entry(path, client.section, name, entry)
+            is_new = write_entry(path, client.section, name, entry, client.suffix)
         if is_new and client.title is not None:
             print_message(f"restart {client.title} to use it; bridge doctor --client {client.name} checks it")
 
@@ -124,13 +129,15 @@ def _with_environment(entry: Entry, variables: Mapping[str, str]) -> Entry:
     return entry | {"env": {**entry.get("env", {}), **variables}}
 
 
-def write_entry(path: Path, section: str | None, name: str, entry: Entry) -> bool:
+def write_entry(path: Path, section: str | None, name: str, entry: Entry, suffix: str = ".json") -> bool:
     """Set a server's entry in a configuration; return False if it has the entry already.
+
+    The ``suffix`` names its format, as for `bridge.cli.install.config_files.set_entry`.
 
     Raises:
         CommandError: The file cannot be written; it is unchanged.
     """
-    is_written, backup = set_entry(path, section, name, entry)
+    is_written, backup = set_entry(path, section, name, entry, suffix)
     if not is_written:
         print_message(f"{path} has this entry already; nothing was written")
         return False

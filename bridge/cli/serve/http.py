@@ -22,7 +22,7 @@ from bridge.hosting import reload, serve
 from bridge.hosting import sockets as sockets_module
 from bridge.hosting.admin_pages import admin_pages, admin_sockets
 from bridge.hosting.child_process import InheritedSockets, WorkerChannel, inherited_sockets
-from bridge.hosting.connection_limits import ConnectionLimits
+from bridge.hosting.http.limits import ConnectionLimits
 from bridge.hosting.process import DrainTimes, print_message
 from bridge.hosting.server import Service
 from bridge.hosting.service_manager import service_manager

@@ -149,15 +149,24 @@ def is_openapi_url(url: str) -> bool:
     return url.partition("#")[0].partition("?")[0].lower().endswith((".json", ".yaml", ".yml"))
 
 
+_SERVERS_IN_YAML = re.compile(rb"^(?:extensions|mcpServers)[ \t]*:", re.MULTILINE)
+"""Keys of the servers in configurations of Goose and Continue."""
+
+
 def is_openapi_file(path: Path) -> bool:
-    """True for a YAML file, and for a JSON file with the version of OpenAPI or Swagger; False for other JSON."""
-    if path.suffix.lower() in {".yaml", ".yml"}:
-        return True
+    """True for a YAML file without servers, and for a JSON file with the version of OpenAPI or Swagger."""
+    is_yaml = path.suffix.lower() in {".yaml", ".yml"}
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return is_yaml
+    if is_yaml:
+        return _SERVERS_IN_YAML.search(data) is None
     from pydantic_core import from_json  # noqa: PLC0415 - only for JSON files
 
     try:
-        value = from_json(path.read_bytes())
-    except (OSError, ValueError):
+        value = from_json(data)
+    except ValueError:
         return False
     return isinstance(value, dict) and ("openapi" in value or "swagger" in value)
 

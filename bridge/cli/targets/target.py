@@ -4,7 +4,8 @@
     directory/, .              all Python files in a directory, except tests and those that begin with an underscore,
                                and the skills in it: folders with SKILL.md
     package.module[:object]    a module, also found in the working directory
-    mcp.json[#server]          the servers of a configuration, or one of them (`bridge.client.config`)
+    mcp.json[#server]          the servers of a configuration, or one of them (`bridge.client.config`); also of the
+                               config.toml of Codex, and the config.yaml of Goose and Continue
     server.mcpb                the server of an MCP Bundle, which is unpacked
     openapi.json, openapi.yaml the operations of an OpenAPI document that --operations names; also by its URL
     http(s)://…                an MCP server, or a host, a catalogue or a card that says where it is
@@ -44,7 +45,7 @@ KINDS = (
 
 _LOCAL = re.compile(r"(?P<source>.+?)(?::(?P<attribute>[^\W\d]\w*(?:\.[^\W\d]\w*)*))?", re.DOTALL)
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-_CONFIGURATION = re.compile(r"(?P<file>.+\.(?:jsonc?|mcpb))(?:#(?P<server>.*))?", re.DOTALL)
+_CONFIGURATION = re.compile(r"(?P<file>.+\.(?:jsonc?|mcpb|toml|ya?ml))(?:#(?P<server>.*))?", re.DOTALL)
 _WITHOUT_SCHEME = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):\d+(?:/|$)")
 _COMMAND_KEY = "bridge.cli.command"
 _NO_OPENAPI = OpenApiOptions()
@@ -163,8 +164,13 @@ class ConfigTarget:
 
     @property
     def is_bundle(self) -> bool:
-        """True for an MCP Bundle, which cannot be edited."""
+        """True for an MCP Bundle."""
         return self.path.suffix.lower() == ".mcpb"
+
+    @property
+    def is_editable(self) -> bool:
+        """True if entries in the format of ``mcp.json`` can be written to it."""
+        return self.path.suffix.lower() in {".json", ".jsonc"}
 
 
 LocalTarget = FileTarget | ModuleTarget | OpenApiTarget

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ValidationError
 
-from bridge.client.config.document import Diagnostics, json_type_name, parse_jsonc
+from bridge.client.config.document import Diagnostics, json_type_name
 from bridge.client.config.formats import (
     canonical_key,
     is_bundle,
@@ -26,6 +26,7 @@ from bridge.client.config.formats import (
     read_root,
     with_only,
 )
+from bridge.client.config.hosts import read_document
 from bridge.client.config.profiles import read_profiles
 from bridge.client.config.schema import ServerEntry
 from bridge.client.config.servers import DEFAULT_MAX_CALL_SECONDS, Prefixing, ServerConfig, ServersConfig
@@ -60,7 +61,8 @@ def load_config(
     """Read a server configuration from a JSON file, or from an MCP Bundle; comments and trailing commas are allowed.
 
     Args:
-        path: The file. A bundle (``.mcpb``) is unpacked.
+        path: The file. A bundle (``.mcpb``) is unpacked. TOML is read as that of Codex, and YAML as that of Goose or
+            Continue.
         environ: Variables for references; the process environment by default.
         inputs: Values for ``${input:id}``, or of a bundle's ``user_config``: a mapping by id, or a function that asks
             the user.
@@ -81,7 +83,7 @@ def load_config(
         bundle = bundle_configuration(source, environ=os.environ if environ is None else environ, source=inputs)
         document, inputs = bundle.document, bundle.values
     else:
-        document = parse_jsonc(_read_text(source), source)
+        document = read_document(_read_text(source), source)
     folder = Path(workspace_folder) if workspace_folder is not None else _folder_of(Path(source))
     config = parse_config(
         document, environ=environ, inputs=inputs, workspace_folder=folder, source=source, reads_pins=reads_pins
@@ -100,7 +102,7 @@ def load_entries(path: str | os.PathLike[str]) -> dict[str, Any]:
         ConfigError: The file cannot be read.
     """
     source = os.fspath(path)
-    return dict(read_root(parse_jsonc(_read_text(source), source), Diagnostics()).servers)
+    return dict(read_root(read_document(_read_text(source), source), Diagnostics()).servers)
 
 
 def parse_entry(name: str, entry: Mapping[str, Any], path: str | os.PathLike[str] | None = None) -> ServerConfig:
@@ -115,7 +117,7 @@ def parse_entry(name: str, entry: Mapping[str, Any], path: str | os.PathLike[str
         ConfigError: The entry is invalid or disabled, or the file cannot be read.
     """
     source = "configuration" if path is None else os.fspath(path)
-    document = {} if path is None else parse_jsonc(_read_text(source), source)
+    document = {} if path is None else read_document(_read_text(source), source)
     folder = None if path is None else _folder_of(Path(source))
     config = parse_config(with_only(document, name, entry), workspace_folder=folder, source=source)
     if (server := config.usable(name)) is None:

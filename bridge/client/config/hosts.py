@@ -1,0 +1,130 @@
+"""Configurations of hosts with keys of their own, read as ``mcpServers``.
+
+Codex       ``config.toml``: ``[mcp_servers.NAME]``
+Goose       ``config.yaml``: ``extensions``
+Continue    ``config.yaml``: ``mcpServers``, a list of entries with names
+Zed         ``settings.json``: ``context_servers``
+others      ``settings.json`` and so on: ``mcpServers``, among other settings
+
+Keys that only the host needs are dropped, and so are servers that only the host can start.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from bridge.client.config.document import JsonObject, parse_jsonc
+from bridge.errors import ConfigError, ConfigProblem, DefinitionError
+from bridge.yaml_reader import read_yaml
+
+Entry = dict[str, Any]
+
+_SETTINGS_FILES = frozenset({"settings.json", "claude_desktop_config.json", ".claude.json"})
+"""Files of programs with settings beside the servers."""
+_CODEX = {
+    "http_headers": "headers",
+    "startup_timeout_sec": "connectTimeoutSeconds",
+    "tool_timeout_sec": "timeout",
+}
+_CODEX_OWN = frozenset(
+    {"env_vars", "startup_timeout_ms", "default_tools_approval_mode", "supports_parallel_tool_calls", "tools"}
+    | {"scopes", "oauth_resource", "experimental_environment"}
+)
+_GOOSE = {"cmd": "command", "envs": "env", "uri": "url"}
+_GOOSE_TYPES = frozenset({"stdio", "streamable_http", "sse"})
+_GOOSE_OWN = frozenset({"name", "description", "display_name", "bundled", "env_keys", "available_tools", "version"})
+_ZED_OWN = frozenset({"source", "settings", "remote"})
+
+
+def read_document(text: str, source: str) -> Any:
+    """Parse a configuration: JSON with comments, or TOML or YAML by the suffix of the file.
+
+    Raises:
+        ConfigError: The text is not in this format.
+        MissingExtraError: It is YAML, and ``pyyaml`` is not installed.
+    """
+    match PurePath(source).suffix.lower():
+        case ".toml":
+            return _of_host(_toml(text, source), "mcp_servers", _codex) or {"mcpServers": {}}
+        case ".yaml" | ".yml":
+            document = _yaml(text, source)
+            return _of_host(document, "extensions", _goose) or _of_list(document) or document
+        case _:
+            document = parse_jsonc(text, source)
+            return _of_host(document, "context_servers", _zed) or _of_settings(document, source) or document
+
+
+def _toml(text: str, source: str) -> Any:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(source, [ConfigProblem(f"not TOML: {error}")]) from error
+
+
+def _yaml(text: str, source: str) -> Any:
+    try:
+        return read_yaml(text.encode(), source, extra="clients") or {}
+    except DefinitionError as error:
+        raise ConfigError(source, [ConfigProblem(str(error).removeprefix(f"{source} "))]) from error
+
+
+def _of_host(document: Any, key: str, entry_of: Callable[[Mapping[str, Any]], Entry | None]) -> Entry | None:
+    """Return the servers of a host without its other settings; None if it has no object of servers under the key."""
+    servers = document.get(key) if isinstance(document, Mapping) else None
+    if not isinstance(servers, Mapping) or not all(isinstance(each, Mapping) for each in servers.values()):
+        return None
+    read = {str(name): entry_of(entry) for name, entry in servers.items()}
+    return {"mcpServers": {name: entry for name, entry in read.items() if entry is not None}}
+
+
+def _of_list(document: Any) -> Entry | None:
+    """Return the servers of a list whose entries have names; None for another document."""
+    servers = document.get("mcpServers") if isinstance(document, Mapping) else None
+    if not isinstance(servers, list) or not all(isinstance(each, Mapping) and "name" in each for each in servers):
+        return None
+    return {"mcpServers": {str(each["name"]): _without(each, {"name"}) for each in servers}}
+
+
+def _of_settings(document: Any, source: str) -> JsonObject | None:
+    """Return the servers among the settings of a program; None for another file."""
+    if PurePath(source).name not in _SETTINGS_FILES or not isinstance(document, JsonObject):
+        return None
+    if "mcpServers" not in document:
+        return None
+    servers = JsonObject(mcpServers=document["mcpServers"])
+    servers.repeated = document.repeated
+    return servers
+
+
+def _codex(entry: Mapping[str, Any]) -> Entry:
+    read = {_CODEX.get(key, key): value for key, value in entry.items() if key not in _CODEX_OWN}
+    headers = dict(read.get("headers") or {})
+    if (token := read.pop("bearer_token_env_var", None)) is not None:
+        headers["Authorization"] = f"Bearer ${{{token}}}"
+    headers |= {name: f"${{{variable}}}" for name, variable in (read.pop("env_http_headers", None) or {}).items()}
+    return read | ({"headers": headers} if headers else {})
+
+
+def _goose(entry: Mapping[str, Any]) -> Entry | None:
+    if entry.get("type") not in _GOOSE_TYPES:
+        return None
+    read = {_GOOSE.get(key, key): value for key, value in entry.items() if key not in _GOOSE_OWN}
+    tools = entry.get("available_tools")
+    return read | ({"include": tools} if tools else {})
+
+
+def _zed(entry: Mapping[str, Any]) -> Entry | None:
+    if not {"command", "url"} & entry.keys():
+        return None
+    read = _without(entry, _ZED_OWN)
+    command = read.get("command")
+    if isinstance(command, Mapping):  # of versions before 2025-09
+        read |= {"command": command.get("path"), **_without(command, {"path"})}
+    return read
+
+
+def _without(entry: Mapping[str, Any], keys: frozenset[str] | set[str]) -> Entry:
+    return {key: value for key, value in entry.items() if key not in keys}

@@ -1,0 +1,72 @@
+"""A table is set in TOML, and every other line stays as it was."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+
+import pytest
+
+from bridge.cli.install.toml_text import member_of, with_member
+from bridge.errors import ConfigError, MissingExtraError
+
+ENTRY = {"command": "x", "args": ["a"]}
+NEW = '[mcp_servers.new]\ncommand = "x"\nargs = ["a"]\n'
+
+
+def edited(text: str) -> str:
+    return with_member(text, "mcp_servers", "new", ENTRY, "file")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", NEW),
+        ("# mine\nmodel = 'é' # good\n", f"# mine\nmodel = 'é' # good\n\n{NEW}"),
+        (
+            "[mcp_servers.a]\ncommand = 'y' # one\n\n[z]\nb = [ 1,\n 2 ]\n",
+            f"[mcp_servers.a]\ncommand = 'y' # one\n\n{NEW}\n[z]\nb = [ 1,\n 2 ]\n",
+        ),
+        ("[mcp_servers.new]\ncommand = 'y'\nargs = []\ncwd = '/'\n\n# z\n[z]\nb = 1\n", f"{NEW}\n# z\n[z]\nb = 1\n"),
+        ("[mcp_servers.new]\ncommand = 'y'\n[mcp_servers.new.env]\nA = 'b'\n", NEW),
+    ],
+)
+def test_the_table_is_added_or_replaced_and_nothing_else_changes(before: str, after: str) -> None:
+    assert edited(before) == after
+    document = tomllib.loads(before)
+    document.setdefault("mcp_servers", {})["new"] = ENTRY
+    assert tomllib.loads(after) == document
+    assert member_of(after, "mcp_servers", "new", "file") == ENTRY
+    assert edited(after) == after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mcp_servers = {a = {command = 'y'}}\n",
+        "[mcp_servers]\na.command = 'y'\n",
+        "[mcp_servers.a]\ncommand = 'y'\n[z]\n[mcp_servers.b]\ncommand = 'y'\n",
+    ],
+)
+def test_servers_in_other_forms_are_kept_too(text: str) -> None:
+    document = tomllib.loads(text)
+    document["mcp_servers"]["new"] = ENTRY
+    assert tomllib.loads(edited(text)) == document
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "reason"),
+    [
+        ("a = [", ConfigError, "file: not TOML: "),
+        ("mcp_servers = 5\n", ValueError, "file: its 'mcp_servers' is not a table"),
+    ],
+)
+def test_a_text_that_is_not_understood_is_refused(text: str, kind: type[Exception], reason: str) -> None:
+    with pytest.raises(kind, match=reason):
+        edited(text)
+
+
+def test_without_its_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tomlkit", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'mcp-toolbridge\[clients\]'"):
+        edited("")

@@ -1,0 +1,127 @@
+"""Configurations of hosts that have formats or keys of their own."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bridge.client import HttpTransport, StdioTransport, load_config
+from bridge.errors import ConfigError, MissingExtraError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bridge.client import ServersConfig
+
+CODEX = """
+model = "gpt-5.1"
+[mcp_servers.local]
+command = "x"
+args = ["a"]
+env = {A = "b"}
+env_vars = ["C"]
+startup_timeout_sec = 5
+tool_timeout_sec = 7.5
+enabled_tools = ["add"]
+[mcp_servers.remote]
+url = "https://h/mcp"
+bearer_token_env_var = "TOKEN"
+http_headers = {X = "y"}
+env_http_headers = {Z = "TOKEN"}
+[mcp_servers.off]
+command = "x"
+enabled = false
+[profiles.mine]
+model = "o"
+"""
+GOOSE = """
+GOOSE_MODEL: gpt-5.1
+extensions:
+  developer: {bundled: true, enabled: true, name: developer, timeout: 300, type: builtin}
+  local: {enabled: true, type: stdio, name: local, description: '', cmd: x, args: [a], envs: {A: b}, timeout: 7.5,
+    env_keys: [], available_tools: [add], bundled: null}
+  remote: {enabled: true, type: streamable_http, name: remote, uri: https://h/mcp, headers: {X: y}}
+  'off': {enabled: false, type: stdio, name: 'off', cmd: x, args: []}
+"""
+CONTINUE = """
+name: mine
+mcpServers:
+  - {name: local, command: x, args: [a], env: {A: b}}
+  - {name: remote, type: streamable-http, url: https://h/mcp}
+"""
+ZED = """{
+  "theme": "One", // mine
+  "context_servers": {
+    "local": {"source": "custom", "command": "x", "args": ["a"], "env": {"A": "b"}},
+    "old": {"source": "custom", "command": {"path": "x", "args": ["a"], "env": {"A": "b"}}, "settings": {}},
+    "remote": {"url": "https://h/mcp", "headers": {"X": "y"}},
+    "of-an-extension": {"settings": {}},
+  },
+}"""
+LOCAL = StdioTransport("x", args=("a",), env={"A": "b"})
+
+
+def read(folder: Path, name: str, text: str) -> ServersConfig:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return load_config(path, environ={"TOKEN": "t"})
+
+
+def test_codex(tmp_path: Path) -> None:
+    config = read(tmp_path, "config.toml", CODEX)
+    assert (list(config.servers), config.disabled, config.warnings) == (["local", "remote"], ("off",), ())
+    local, remote = config.servers["local"], config.servers["remote"]
+    assert (local.transport, local.timeout_seconds, local.connect_timeout_seconds) == (LOCAL, 7.5, 5)
+    assert local.include == ("add",)
+    assert isinstance(remote.transport, HttpTransport)
+    assert remote.transport.headers == {"X": "y", "Authorization": "Bearer t", "Z": "t"}
+
+
+def test_goose(tmp_path: Path) -> None:
+    config = read(tmp_path, "config.yaml", GOOSE)
+    assert (list(config.servers), config.disabled, config.warnings) == (["local", "remote"], ("off",), ())
+    local, remote = config.servers["local"], config.servers["remote"]
+    assert (local.transport, local.timeout_seconds, local.include) == (LOCAL, 7.5, ("add",))
+    assert isinstance(remote.transport, HttpTransport)
+    assert (remote.transport.url, remote.transport.headers) == ("https://h/mcp", {"X": "y"})
+
+
+def test_continue(tmp_path: Path) -> None:
+    config = read(tmp_path, "config.yaml", CONTINUE)
+    assert config.servers["local"].transport == LOCAL
+    assert isinstance(config.servers["remote"].transport, HttpTransport)
+
+
+def test_zed(tmp_path: Path) -> None:
+    config = read(tmp_path, "settings.json", ZED)
+    assert (list(config.servers), config.warnings) == (["local", "old", "remote"], ())
+    assert config.servers["local"].transport == config.servers["old"].transport == LOCAL
+    assert isinstance(config.servers["remote"].transport, HttpTransport)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("config.toml", "a = [", "config.toml: not TOML: "),
+        ("config.yaml", "a: [", "config.yaml: is neither JSON nor YAML: "),
+        ("config.toml", "[mcp_servers.a]\ncomand = 'x'\n", "did you mean 'command' by 'comand'"),
+    ],
+)
+def test_mistakes_are_reported_as_in_json(tmp_path: Path, name: str, text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        read(tmp_path, name, text)
+
+
+def test_a_configuration_without_servers_is_none_of_servers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert read(tmp_path, "config.toml", 'model = "x"\n').servers == {}
+    assert "it contains no servers" in caplog.text
+
+
+def test_yaml_without_its_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'mcp-toolbridge\[clients\]'"):
+        read(tmp_path, "config.yaml", GOOSE)
