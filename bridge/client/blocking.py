@@ -20,7 +20,6 @@ from anyio.lowlevel import current_token
 from bridge import portal
 from bridge.client.blocking_events import BlockingEvents
 from bridge.client.provider import McpToolProvider
-from bridge.client.tasks.blocking import BlockingTask
 from bridge.tools.channel import Channel
 from bridge.tools.transform import wrapped
 
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from bridge.tools.context import InvocationContext
     from bridge.tools.middleware import CallNext, Middleware
     from bridge.tools.questions import Answer, Question
+    from bridge.tools.task import Task
     from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult, ToolProviderRequest
     from bridge.tools.toolbox import ToolBox
     from bridge.types import Feature
@@ -71,6 +71,58 @@ class ProviderOptions(TypedDict, total=False):
     features: Collection[Feature]
     validates_results: bool
     middleware: Iterable[Middleware]
+
+
+class BlockingTask:
+    """Blocking version of a `RemoteTask`, with the same text; made by `BlockingToolProvider.start` and `.task`.
+
+    Args:
+        task: The task.
+        run: Runs a coroutine function in the event loop of the provider.
+    """
+
+    def __init__(self, task: RemoteTask, run: Callable[..., Any]) -> None:
+        self._task = task
+        self._run = run
+
+    def __str__(self) -> str:
+        return str(self._task)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
+
+    @property
+    def server(self) -> str:
+        """The server's name in the configuration."""
+        return self._task.server
+
+    @property
+    def tool(self) -> str:
+        """The tool's name on the server."""
+        return self._task.tool
+
+    @property
+    def id(self) -> str:
+        """ID of the task on its server; empty if the server has answered directly."""
+        return self._task.id
+
+    def status(self) -> Task:
+        """Ask the server for the state; see `RemoteTask.status`."""
+        state: Task = self._run(self._task.status)
+        return state
+
+    def result(self) -> ToolExecutionResult:
+        """Wait for the end; see `RemoteTask.result`."""
+        result: ToolExecutionResult = self._run(self._task.result)
+        return result
+
+    def cancel(self) -> None:
+        """Ask the server to cancel the task; see `RemoteTask.cancel`."""
+        self._run(self._task.cancel)
+
+    def answer(self, answers: Mapping[str, Answer]) -> None:
+        """Answer questions of the task; see `RemoteTask.answer`."""
+        self._run(self._task.answer, answers)
 
 
 class BlockingToolProvider:
