@@ -206,7 +206,8 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
         "bridge.client.auth.grants": (
             "AssertionExchange FileAssertion IdentityAssertion PerCaller SecretHeader TokenExchange"
         ),
-        "bridge.client.blocking": "BlockingToolProvider",
+        "bridge.client.blocking": "BlockingTask BlockingToolProvider",
+        "bridge.client.blocking_events": "BlockingEvents",
         "bridge.client.config.loading": "parse_config",
         "bridge.client.config.schema": "config_json_schema",
         "bridge.client.config.servers": "ServersConfig",
@@ -218,7 +219,6 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
         "bridge.client.prompts": "RemotePrompts",
         "bridge.client.remote_tool": "RemoteExecutor",
         "bridge.client.resources": "RemoteResources",
-        "bridge.client.tasks.blocking": "BlockingTask",
         "bridge.client.tasks.detached": "DetachedTools",
         "bridge.client.tasks.remote_task": "RemoteTask",
         "bridge.client.tool_catalog": "RemoteName ServerStatus ToolsChange",

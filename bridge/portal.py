@@ -28,7 +28,7 @@ from anyio import get_cancelled_exc_class
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from concurrent.futures import Future
-    from contextlib import AbstractContextManager
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from anyio.from_thread import BlockingPortal
     from anyio.lowlevel import EventLoopToken
@@ -137,6 +137,11 @@ def run_in_portal(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T
     For objects that outlive a call and therefore need a fixed event loop, such as connections.
     """
     return _value_of(*_run_in_portal(function, arguments))
+
+
+def entered_in_portal(manager: AbstractAsyncContextManager[_T]) -> AbstractContextManager[_T]:
+    """Return a context manager that enters and leaves an asynchronous one in one task of the portal's thread."""
+    return _holder.portal().wrap_async_context_manager(manager)
 
 
 def is_here() -> bool:

@@ -42,7 +42,7 @@ IMPORTED = (
         "bridge.client.transports.stdio_lines",
         "bridge.client.transports.streamable_http",
     ),
-    *("bridge.doctor.rules", "bridge.hosting.httptools_parser", "bridge.hosting.serve", "bridge.hosting.workers"),
+    *("bridge.doctor.rules", "bridge.hosting.http.httptools_parser", "bridge.hosting.serve", "bridge.hosting.workers"),
     *("bridge.models.openai.model", "bridge.prompts.function", "bridge.resources.function", "bridge.server.auth.jwt"),
     *("bridge.server.http.app", "bridge.server.limits.accounts", "bridge.server.stdio.server"),
     *(

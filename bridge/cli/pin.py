@@ -1,4 +1,4 @@
-"""``bridge pin``: write a lock file of the current tools, resources and prompts of servers."""
+"""``bridge pin``: write a lock file of what servers list now: tools, resources, prompts, skills and events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @logging_option("warning")
 @click.pass_context
 def command(ctx: click.Context, target: str | None, lock: Path | None, check: bool, timeout: float | None) -> int:
-    """Write a lock file of every tool, resource and prompt of a TARGET's servers: names, descriptions and schemas.
+    """Write a lock file of every tool, resource, prompt, skill and event of a TARGET's servers.
 
     By default it is the file that the configuration names as "pins", or else mcp.lock.json next to mcp.json. With
     --pins, or named in the configuration, it prevents the use of what has changed. With mcp.json#server, only

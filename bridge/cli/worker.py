@@ -14,7 +14,7 @@ from bridge.cli.serve.telemetry_options import set_draining_source, telemetry_en
 from bridge.cli.targets.target import TargetCommand
 from bridge.hosting import serve
 from bridge.hosting.admin_pages import admin_pages
-from bridge.hosting.connection_limits import ConnectionLimits
+from bridge.hosting.http.limits import ConnectionLimits
 from bridge.hosting.process import DrainTimes, print_message, redirect_stdout
 from bridge.hosting.server import Service
 from bridge.server.http.host_origin import AllowedHosts

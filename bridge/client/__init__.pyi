@@ -10,7 +10,8 @@ from bridge.client.auth.grants import (
     SecretHeader,
     TokenExchange,
 )
-from bridge.client.blocking import BlockingToolProvider, connect
+from bridge.client.blocking import BlockingTask, BlockingToolProvider, connect
+from bridge.client.blocking_events import BlockingEvents
 from bridge.client.config.loading import load_config, parse_config
 from bridge.client.config.schema import config_json_schema
 from bridge.client.config.servers import ServerConfig, ServersConfig
@@ -24,7 +25,6 @@ from bridge.client.prompts import RemotePrompts
 from bridge.client.provider import McpToolProvider
 from bridge.client.remote_tool import RemoteExecutor
 from bridge.client.resources import RemoteResources
-from bridge.client.tasks.blocking import BlockingTask
 from bridge.client.tasks.detached import DetachedTools
 from bridge.client.tasks.remote_task import RemoteTask
 from bridge.client.tool_catalog import RemoteName, ServerStatus, ToolsChange
@@ -36,6 +36,7 @@ from bridge.client.transports.transport import UnusableTransport
 
 __all__ = [
     "AssertionExchange",
+    "BlockingEvents",
     "BlockingTask",
     "BlockingToolProvider",
     "CallOptions",

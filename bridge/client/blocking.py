@@ -18,8 +18,8 @@ import anyio.from_thread
 from anyio.lowlevel import current_token
 
 from bridge import portal
+from bridge.client.blocking_events import BlockingEvents
 from bridge.client.provider import McpToolProvider
-from bridge.client.tasks.blocking import BlockingTask
 from bridge.tools.channel import Channel
 from bridge.tools.transform import wrapped
 
@@ -36,14 +36,17 @@ if TYPE_CHECKING:
     from bridge.client.connection_pool import HeaderSupplier, Servers
     from bridge.client.tasks.remote_task import RemoteTask
     from bridge.client.tool_catalog import NameMapper, ServerStatus, ToolFilter
+    from bridge.events.event_type import Delivery, EventType
     from bridge.prompts.prompt import Prompt, PromptMessage
     from bridge.resources.resource import Resource, ResourceTemplate
+    from bridge.skills.skill import Skill
     from bridge.tools.channel import LogLevel
     from bridge.tools.completion import Completion
     from bridge.tools.content import File
     from bridge.tools.context import InvocationContext
     from bridge.tools.middleware import CallNext, Middleware
     from bridge.tools.questions import Answer, Question
+    from bridge.tools.task import Task
     from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult, ToolProviderRequest
     from bridge.tools.toolbox import ToolBox
     from bridge.types import Feature
@@ -68,6 +71,58 @@ class ProviderOptions(TypedDict, total=False):
     features: Collection[Feature]
     validates_results: bool
     middleware: Iterable[Middleware]
+
+
+class BlockingTask:
+    """Blocking version of a `RemoteTask`, with the same text; made by `BlockingToolProvider.start` and `.task`.
+
+    Args:
+        task: The task.
+        run: Runs a coroutine function in the event loop of the provider.
+    """
+
+    def __init__(self, task: RemoteTask, run: Callable[..., Any]) -> None:
+        self._task = task
+        self._run = run
+
+    def __str__(self) -> str:
+        return str(self._task)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
+
+    @property
+    def server(self) -> str:
+        """The server's name in the configuration."""
+        return self._task.server
+
+    @property
+    def tool(self) -> str:
+        """The tool's name on the server."""
+        return self._task.tool
+
+    @property
+    def id(self) -> str:
+        """ID of the task on its server; empty if the server has answered directly."""
+        return self._task.id
+
+    def status(self) -> Task:
+        """Ask the server for the state; see `RemoteTask.status`."""
+        state: Task = self._run(self._task.status)
+        return state
+
+    def result(self) -> ToolExecutionResult:
+        """Wait for the end; see `RemoteTask.result`."""
+        result: ToolExecutionResult = self._run(self._task.result)
+        return result
+
+    def cancel(self) -> None:
+        """Ask the server to cancel the task; see `RemoteTask.cancel`."""
+        self._run(self._task.cancel)
+
+    def answer(self, answers: Mapping[str, Answer]) -> None:
+        """Answer questions of the task; see `RemoteTask.answer`."""
+        self._run(self._task.answer, answers)
 
 
 class BlockingToolProvider:
@@ -186,6 +241,35 @@ class BlockingToolProvider:
     ) -> Completion:
         """Return values for an argument of a prompt; see `RemotePrompts.complete`."""
         return self._run(self._provider.prompts.complete, name, argument, text, arguments)
+
+    def list_skills(self, server: str | None = None) -> tuple[Skill, ...]:
+        """List skills; see `RemoteSkills.list`."""
+        return self._run(lambda: self._provider.skills.list(server=server))
+
+    def read_skill(self, skill: Skill, uri: str | None = None) -> File:
+        """Read and verify a file of a skill, by default its instructions; see `Skills.read`."""
+        return self._run(self._provider.skills.read, skill, uri)
+
+    def list_events(self, server: str | None = None) -> tuple[EventType, ...]:
+        """List types of events; see `RemoteEvents.list`."""
+        return self._run(lambda: self._provider.events.list(server=server))
+
+    def subscribe(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        cursor: str | None = None,
+        max_age_seconds: float | None = None,
+        delivery: Delivery | None = None,
+        context: InvocationContext | None = None,
+    ) -> BlockingEvents:
+        """Subscribe: ``with servers.subscribe("build.finished") as builds:``; see `RemoteEvents.subscribe`."""
+        self._check_process()
+        subscription = self._provider.events.subscribe(
+            name, arguments, cursor=cursor, max_age_seconds=max_age_seconds, delivery=delivery, context=context
+        )
+        return BlockingEvents(subscription, self._run)
 
     def add(self, servers: Servers) -> None:
         """Add servers; see `McpToolProvider.add`."""

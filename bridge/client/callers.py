@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 from pydantic_core import to_json
 
 from bridge.client.auth.ready import ReadyAuth
-from bridge.client.connection.list_methods import LIST_METHODS, TOOLS, Listed
+from bridge.client.connection.list_methods import PROTOCOL_LISTS, TOOLS, Listed
 from bridge.client.connection_pool import KeyedConnections
 from bridge.client.uris import is_within
 from bridge.errors import ServerAuthError, ServerFailure, ServerRefusedError
@@ -310,7 +310,7 @@ class CallerConnections:
             ServerError: The tools cannot be listed, or the credential was refused.
         """
         lists: dict[ListMethod, Listed] = {}
-        for method in LIST_METHODS:
+        for method in PROTOCOL_LISTS:
             try:
                 lists[method] = await connection.list_items(method)
             except ServerRefusedError as error:

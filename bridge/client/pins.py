@@ -1,4 +1,4 @@
-"""Pinning: detect changes of a server's tools, resources, prompts and skills since they were reviewed.
+"""Pinning: detect changes of a server's tools, resources, prompts, skills and events since they were reviewed.
 
 A lock file holds a hash of each part of each item, and the parts themselves. Only the hashes are compared; the parts
 are used to display a diff. A lock file of before resources and prompts were pinned has none of them: they are not
@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from bridge.client.connection.list_methods import LIST_METHODS, PROMPTS, RESOURCES, SKILLS, TEMPLATES, TOOLS
+from bridge.client.connection.list_methods import EVENTS, LIST_METHODS, PROMPTS, RESOURCES, SKILLS, TEMPLATES, TOOLS
 from bridge.errors import ConfigError, ConfigProblem, WireError
 from bridge.text import clip_lines, diff_lines, escape_controls
 from bridge.types import require_object
@@ -47,6 +47,11 @@ _PARTS: Mapping[ListMethod, Mapping[str, tuple[str, ...]]] = {
     TEMPLATES: _DESCRIBED,
     PROMPTS: {"description": ("title", "description"), "arguments": ("arguments",)},
     SKILLS: {"frontmatter": ("frontmatter",), "resources": ("resources",)},
+    EVENTS: {
+        "description": ("title", "description"),
+        "inputSchema": ("inputSchema",),
+        "payloadSchema": ("payloadSchema",),
+    },
 }
 """Parts that are hashed separately, with the keys of MCP's JSON that they consist of."""
 
@@ -104,7 +109,8 @@ class ServerPins:
     """Pinned items of one server, and the handling of differences."""
 
     items: Mapping[str, Mapping[str, Pin]]
-    """Pins by key, by member of the lists: ``tools``, ``resources``, ``resourceTemplates``, ``prompts``, ``skills``.
+    """Pins by key, by member of the lists: ``tools``, ``resources``, ``resourceTemplates``, ``prompts``, ``skills``,
+    ``events``.
     What is not there is not compared."""
     mode: PinMode = "refuse"
     """Handling of items that are not pinned or differ from their pins."""

@@ -104,7 +104,8 @@ class Registry:
 
 def _server_in(answer: Any) -> RegisteredServer:
     entry = require_object(answer, "a server of the registry")
-    official = (entry.get("_meta") or {}).get(_OFFICIAL) or {}
+    official = require_object(entry.get("_meta") or {}, "'_meta' of the registry").get(_OFFICIAL) or {}
+    official = require_object(official, f"{_OFFICIAL!r} of the registry")
     return RegisteredServer(
         require_object(entry.get("server"), "'server' of the registry"), str(official.get("status", "active"))
     )

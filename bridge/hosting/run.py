@@ -98,7 +98,7 @@ def _over_stdio(server: Server) -> None:
 def _over_http(server: Server, port: int, options: HttpOptions) -> None:
     from bridge.hosting import serve  # noqa: PLC0415 - not needed for stdio
     from bridge.hosting import sockets as sockets_module  # noqa: PLC0415 - not needed for stdio
-    from bridge.hosting.connection_limits import ConnectionLimits  # noqa: PLC0415 - as above
+    from bridge.hosting.http.limits import ConnectionLimits  # noqa: PLC0415 - as above
     from bridge.hosting.process import redirect_stdout  # noqa: PLC0415 - as above
     from bridge.hosting.server import Service  # noqa: PLC0415 - as above
     from bridge.server.http.app import http_app  # noqa: PLC0415 - as above

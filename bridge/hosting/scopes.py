@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import Scope
 
-    from bridge.hosting.http_parser import RequestHead
+    from bridge.hosting.http.parser import RequestHead
 
 _access_logger = logging.getLogger("uvicorn.access")
 

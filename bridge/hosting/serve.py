@@ -15,15 +15,15 @@ import anyio
 import uvicorn
 
 from bridge.hosting.blocked_loop import blocks_reported
-from bridge.hosting.calls import McpCalls
-from bridge.hosting.connection import Connection
-from bridge.hosting.connection_limits import ConnectionLimits, ConnectionShares
+from bridge.hosting.http.calls import McpCalls
+from bridge.hosting.http.connection import Connection
+from bridge.hosting.http.limits import ConnectionLimits, ConnectionShares
+from bridge.hosting.http.refusals import refusals
+from bridge.hosting.http.unread_responses import UnreadResponses
 from bridge.hosting.process import DrainTimes, HostingError, exit_process
-from bridge.hosting.refusals import refusals
 from bridge.hosting.server import BackgroundServer, HttpServer, Service
 from bridge.hosting.service_manager import service_manager
-from bridge.hosting.sockets import _BACKLOG
-from bridge.hosting.unread_responses import UnreadResponses
+from bridge.hosting.sockets import BACKLOG
 from bridge.server.http.probes import Probes
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from bridge.hosting.http_parser import HttpParser
+    from bridge.hosting.http.parser import HttpParser
     from bridge.server.http.guards import PreAsgiHandler
 
 GRACEFUL_SECONDS = 10
@@ -151,7 +151,7 @@ def _config(
         log_config=None,
         access_log=is_debug,
         server_header=False,
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=RELOAD_GRACEFUL_SECONDS if is_child else GRACEFUL_SECONDS,
     )
@@ -183,9 +183,9 @@ def http_protocol(
 def _fastest_parser() -> type[HttpParser]:
     """Return the fastest parser that is installed."""
     if find_spec("httptools") is None:
-        from bridge.hosting.h11_parser import H11Parser  # noqa: PLC0415 - as needed
+        from bridge.hosting.http.h11_parser import H11Parser  # noqa: PLC0415 - as needed
 
         return H11Parser
-    from bridge.hosting.httptools_parser import HttptoolsParser  # noqa: PLC0415 - as needed
+    from bridge.hosting.http.httptools_parser import HttptoolsParser  # noqa: PLC0415 - as needed
 
     return HttptoolsParser

@@ -13,7 +13,8 @@ from bridge.hosting.process import HostingError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_BACKLOG = 2048
+BACKLOG = 2048
+"""Maximum number of connections that wait to be accepted."""
 _NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
 _REMEDIES = {
     errno.EADDRINUSE: "; choose another {port} (0 for a free one), or end the program that listens there",
@@ -88,7 +89,7 @@ def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.bind(address)
-        made.listen(_BACKLOG)
+        made.listen(BACKLOG)
     except OSError:
         made.close()
         raise

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.server.auth.access import matches
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
     from contextlib import AbstractAsyncContextManager
 
     from bridge.server.auth.auth import Auth
@@ -24,10 +24,17 @@ _auth_logger = logging.getLogger("bridge.server.auth")
 
 
 class UnmatchedNames:
-    """Warns of configured names and patterns that match no tool, resource or prompt, once until they match again."""
+    """Warns of configured names and patterns that match no tool, resource or prompt, once until they match again.
 
-    def __init__(self, server: ServerCore, *sources: tuple[Callable[[], Iterable[str]], logging.Logger, str]) -> None:
-        self._server = server
+    Args:
+        servers: The servers whose names count: one, or those of profiles, which have names of their own.
+        sources: Functions that return names and patterns, each with a logger, and the end of its warning.
+    """
+
+    def __init__(
+        self, servers: Iterable[ServerCore], *sources: tuple[Callable[[], Iterable[str]], logging.Logger, str]
+    ) -> None:
+        self._servers = tuple(servers)
         self._sources = sources
         self._reported: list[frozenset[str]] = [frozenset()] * len(sources)
         self._is_held = False
@@ -43,7 +50,7 @@ class UnmatchedNames:
 
     def check(self) -> None:
         """Warn of names that match nothing."""
-        names = self._server.features.names
+        names = {name for server in self._servers for name in server.features.names}
         if self._is_held or not names:
             return
         for number, (patterns, logger, warning) in enumerate(self._sources):
@@ -63,27 +70,44 @@ class UnmatchedNames:
             end()
 
 
-def unmatched_auth_names(auth: Auth, server: ServerCore) -> UnmatchedNames:
+def unmatched_auth_names(auth: Auth, *servers: ServerCore) -> UnmatchedNames:
     """Create the warnings about names in scopes and keys."""
     return UnmatchedNames(
-        server,
+        servers,
         (lambda: auth.tool_scopes.patterns, _auth_logger, "in the scopes: other names need no scope"),
         (lambda: auth.key_tools, _auth_logger, "in a key: the key does not allow other names"),
     )
 
 
-def with_unmatched_warnings(server: ServerCore, lifespan: Lifespan | None) -> Lifespan | None:
+def warn_of_profiles(auth: Auth, profiles: Collection[str]) -> None:
+    """Warn of names and patterns in keys that match no profile, once, now and after changes of the keys."""
+    reported: set[str] = set()
+
+    def check() -> None:
+        unmatched = {each for each in auth.key_profiles if not any(matches((each,), name) for name in profiles)}
+        for each in sorted(unmatched - reported):
+            _auth_logger.warning("no profile matches %r in a key: there is %s", each, ", ".join(map(repr, profiles)))
+        reported.update(unmatched)
+
+    check()
+    auth.on_change(check)
+
+
+def with_unmatched_warnings(
+    server: ServerCore, lifespan: Lifespan | None, profiles: Iterable[ServerCore] = ()
+) -> Lifespan | None:
     """Wrap a lifespan so that names in limits are checked once the tools are loaded, and on changes.
 
     Args:
         server: The tools and the limits.
         lifespan: The lifespan that loads the tools; None if they are loaded, which are then checked at once.
+        profiles: The servers of its profiles, whose names count in place of its own.
     """
     if (limits := server.limits) is None:
         return lifespan
     patterns = (*limits.tool_rates, *limits.tool_concurrency, *limits.tool_result_bytes)
     warning = "in the limits: other names are not limited"
-    unmatched = UnmatchedNames(server, (lambda: patterns, _limits_logger, warning))
+    unmatched = UnmatchedNames(tuple(profiles) or (server,), (lambda: patterns, _limits_logger, warning))
     if lifespan is None:
         unmatched.check()
         return None

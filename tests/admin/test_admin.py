@@ -258,6 +258,21 @@ async def test_profiles_have_their_own_tools_and_a_disabled_tool_is_in_none(tmp_
         assert {each["name"]: each["tools"] for each in gateway.state()["profiles"]} == {"one": 0, "two": 1}
         async with caller(gateway, "/mcp/two") as provider:
             assert sorted(tool.name for tool in provider.tools) == ["tools_wait"]
+        path = tmp_path / "mcp.json"
+        configuration = json.loads(path.read_text(encoding="utf-8"))
+        del configuration["mcpServers"]["gone"]
+        others = {"three": {}, "one": {"include": ["tools_wait"]}}
+        path.write_text(json.dumps({**configuration, "profiles": others, "tools": "search"}), encoding="utf-8")
+        refused = gateway.act("reload")
+        assert refused.status_code == 409
+        parts = "the new profile 'three', the removed profile 'two', the changed profile 'one', tools"
+        assert parts in refused.json()["problem"]
+        assert "serve with --workers" in refused.json()["problem"]
+        assert [each["name"] for each in gateway.state()["servers"]] == ["tools", "gone"]
+        in_other_order = dict(reversed(profiles.items()))
+        path.write_text(json.dumps({**configuration, "profiles": in_other_order}), encoding="utf-8")
+        assert gateway.act("reload").json() == {"done": True}
+        assert [each["name"] for each in gateway.state()["servers"]] == ["tools"]
 
 
 def test_a_drained_server_ends_and_says_who_has_asked(tmp_path: Path) -> None:

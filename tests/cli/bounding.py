@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.hosting.h11_parser import H11Parser
+from bridge.hosting.http.h11_parser import H11Parser
 from bridge.hosting.serve import http_protocol
 from bridge.server import Server, http_app
 from bridge.server.http.probes import Probes
@@ -21,7 +21,7 @@ from tests.server.http_mutations import modern
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridge.hosting.connection_limits import ConnectionLimits
+    from bridge.hosting.http.limits import ConnectionLimits
 
 DEADLINE_SECONDS = 60
 PROTOCOLS = pytest.mark.parametrize("protocol", ["direct", "httptools", "h11"])

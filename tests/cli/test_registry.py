@@ -144,6 +144,16 @@ def test_a_registry_that_cannot_be_reached_or_is_none_is_named(run: Run, registr
     assert "--registry" in missing.stderr
 
 
+@pytest.mark.parametrize("metadata", [[], "x", {OFFICIAL: "x"}, {OFFICIAL: []}, {OFFICIAL: 7}])
+def test_a_malformed_answer_of_a_registry_is_named(metadata: Any, run: Run, registry: str) -> None:
+    Registry.servers = [registered("io.github.ada/weather") | {"_meta": metadata}]
+    refused = run("search", "weather", "--registry", registry)
+    if metadata in ([], {OFFICIAL: []}):  # nothing is said of its status
+        assert refused.stdout.startswith("io.github.ada/weather 1.0.2\n")
+    else:
+        assert (refused.returncode, "is not an object" in refused.stderr) == (1, True)
+
+
 def test_the_description_of_a_project_is_one_that_can_be_added(run: Run, directory: Path) -> None:
     written = run(
         *("publish", "io.github.ada/bridge", "--project", str(ROOT / "pyproject.toml"), "--output", "server.json"),

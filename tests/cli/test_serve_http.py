@@ -279,7 +279,7 @@ def test_requests_are_logged_only_while_debugging(start: Start) -> None:
 def test_the_faster_loop_and_parser_are_used_where_they_are_installed(start: Start, directory: Any) -> None:
     (directory / "loop.py").write_text(
         "import asyncio, sys\nfrom bridge import tool\n@tool\nasync def parts() -> str:\n"
-        "    parser = 'bridge.hosting.httptools_parser'\n"
+        "    parser = 'bridge.hosting.http.httptools_parser'\n"
         "    return f'{type(asyncio.get_running_loop()).__module__} {parser in sys.modules}'\n"
     )
     with start("serve", "loop.py", "--port", "0", "--transport", "http", "--no-sse") as process:

@@ -20,20 +20,25 @@ from bridge import (
     DefinitionError,
     InvocationContext,
     McpToolProvider,
+    Server,
     ServerConfig,
     StdioTransport,
     ToolBox,
     portal,
     tool,
 )
-from bridge.client import ClientHandlers, ConnectionState
+from bridge.client import ClientHandlers, ConnectionState, MemoryTransport
 from bridge.errors import ServerUnavailableError
+from bridge.events import EventType
+from bridge.server import EventOptions
+from bridge.skills import skills_in
 from bridge.tools import Elicitation, ElicitationAnswer
 from tests.client.foreign import ForeignServer
 from tests.client.scripted import listed, scripted_config
 from tests.client.test_provider import NOWHERE, add, memory_config
 from tests.client.test_remote_features import SERVED as SERVED_FEATURES
 from tests.processes import ROOT, serving
+from tests.skills.written import instructions, write_skill
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -67,6 +72,39 @@ def test_a_program_calls_the_tools_of_a_file_that_it_has(file: Path) -> None:
         assert status.connection.state is ConnectionState.READY
     (status,) = servers.status()
     assert status.connection.state is ConnectionState.CLOSED
+
+
+@pytest.mark.parametrize("delivery", ["push", "poll"])
+def test_a_program_subscribes_to_events_and_may_interrupt_its_wait(delivery: Any) -> None:
+    server = Server([EventType(name="number"), add], name="numbers", events=EventOptions(poll_seconds=0.01))
+    config = ServerConfig(name="numbers", transport=MemoryTransport(server), protocol="2026-07-28")
+    with bridge.connect([config]) as servers:
+        assert [each.name for each in servers.list_events()] == ["number"]
+        with servers.subscribe("number", delivery=delivery) as numbers:
+            assert numbers.cursor is not None
+            server.emit("number", {"value": 1})
+            server.emit("number", {"value": 2})
+            assert [next(numbers).data["value"], next(numbers).data["value"]] == [1, 2]
+            assert servers.call("add", a=1, b=2).text == "3"
+            cursor = numbers.cursor
+        server.emit("number", {"value": 3})
+        with servers.subscribe("number", cursor=cursor, delivery=delivery) as numbers:
+            for each in numbers:
+                assert each.data == {"value": 3}
+                break
+            assert numbers.gaps == 0
+        with pytest.raises(DefinitionError, match="there is no event 'x'"), servers.subscribe("x"):
+            raise AssertionError("there is none")
+        assert server.events.shares.taken == 0
+
+
+def test_a_program_reads_skills(tmp_path: Path) -> None:
+    write_skill(tmp_path, "refunds", {"a.md": "An example."})
+    config = ServerConfig(name="docs", transport=MemoryTransport(Server(skills_in(tmp_path), name="docs")))
+    with bridge.connect([config]) as servers:
+        (skill,) = servers.list_skills()
+        assert servers.read_skill(skill).content == instructions("refunds")
+        assert servers.read_skill(skill, skill.uri_of("a.md")).content == "An example."
 
 
 @tool

@@ -12,7 +12,7 @@ import pytest
 import bridge
 from bridge import DefinitionError, ResourceBox, ServerConfig, ToolBox, prompt, resource
 from bridge.client import Connection, McpToolProvider, MemoryTransport
-from bridge.client.connection.list_methods import LIST_METHODS, PROMPTS, RESOURCES, SKILLS, TEMPLATES, TOOLS
+from bridge.client.connection.list_methods import LIST_METHODS, PROMPTS, TEMPLATES
 from bridge.client.pins import ServerPins, load_pins, pins_of, write_pins
 from bridge.errors import PinMismatchError, ResourceNotFoundError
 from bridge.gateway import Gateway
@@ -207,7 +207,7 @@ async def test_a_lock_file_of_tools_alone_does_not_concern_the_rest(
     path.write_text('{"version": 1, "servers": {"notes": {"tools": {}}}}')
     pins = load_pins(path)["notes"]
     assert pins == ServerPins(items={"tools": {}})
-    assert [pins.covers(method) for method in LIST_METHODS] == [True, False, False, False, False]
+    assert [pins.covers(method) for method in LIST_METHODS] == [True] + [False] * 5
     async with McpToolProvider(served.config(pins=pins)) as provider:
         assert await listed(provider) == (["notes://all", "notes://{title}"], ["plan", "sum_up"])
         await provider.resources.read("notes://milk")
@@ -226,6 +226,7 @@ async def test_a_lock_file_with_all_kinds_is_read_as_it_was_written(served: Serv
         "resourceTemplates": ["notes://{title}"],
         "prompts": ["plan", "sum_up"],
         "skills": [],
+        "events": [],
     }
     write_pins(tmp_path / "lock.json", {"notes": pins})
     assert load_pins(tmp_path / "lock.json") == {"notes": pins}
@@ -252,7 +253,8 @@ async def test_a_gateway_passes_on_what_has_passed_the_pins(served: Served) -> N
                 method: [each[method.key] for each in (await connection.list_items(method)).items]
                 for method in LIST_METHODS
             }
-            assert found == {TOOLS: [], RESOURCES: [], TEMPLATES: ["notes://{title}"], PROMPTS: ["sum_up"], SKILLS: []}
+            left = {TEMPLATES: ["notes://{title}"], PROMPTS: ["sum_up"]}
+            assert found == {method: left.get(method, []) for method in LIST_METHODS}
             with pytest.raises(bridge.errors.ServerRefusedError, match="the resource 'notes://all' has changed"):
                 await connection.request("resources/read", {"uri": "notes://all"})
             with pytest.raises(bridge.errors.ServerRefusedError, match="plan"):

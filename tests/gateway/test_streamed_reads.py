@@ -16,7 +16,7 @@ import uvicorn
 
 from bridge.gateway import Gateway
 from bridge.hosting import sockets
-from bridge.hosting.connection_limits import ConnectionLimits
+from bridge.hosting.http.limits import ConnectionLimits
 from bridge.hosting.serve import http_protocol
 from bridge.hosting.server import BackgroundServer
 from bridge.server import Server, http_app

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from bridge.hosting.connection_limits import ConnectionLimits
+from bridge.hosting.http.limits import ConnectionLimits
 from bridge.hosting.serve import http_protocol
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from bridge.hosting.connection import Connection
+    from bridge.hosting.http.connection import Connection
     from bridge.server.http.guards import PreAsgiHandler
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"

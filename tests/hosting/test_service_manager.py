@@ -288,6 +288,14 @@ def test_check_says_what_would_not_be_served(
     assert "serving" not in done.stderr
 
 
+def test_check_names_servers_of_profiles_that_there_are_not(run: Run, directory: Path) -> None:
+    profiles = {"data": {"servers": ["on*", "local", "won"]}}
+    (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"one": ONE}, "profiles": profiles}))
+    done = run("serve", "mcp.json", "--transport", "http", "--check")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "profile 'data': no server is named 'won' (one, or 'local')"
+
+
 def test_check_reports_a_file_that_cannot_be_read(run: Run, directory: Path) -> None:
     (directory / "mcp.json").write_text("{")
     assert run("serve", "mcp.json", "--transport", "http", "--check").returncode == 1

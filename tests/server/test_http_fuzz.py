@@ -17,7 +17,7 @@ import h11
 import pytest
 from hypothesis import settings
 
-from bridge.hosting.connection_limits import ConnectionLimits
+from bridge.hosting.http.limits import ConnectionLimits
 from tests import processes
 from tests.cli import bounding
 from tests.server.http_answers import answer_to, problem_with

@@ -17,7 +17,7 @@ from anyio.lowlevel import checkpoint, current_token
 from mcp import Client
 from mcp_types import ElicitResult
 
-from bridge.hosting import calls
+from bridge.hosting.http import calls
 from bridge.server import http_app
 from bridge.server.eager_tasks import EagerTasks
 from bridge.server.exchange import ServedExchange

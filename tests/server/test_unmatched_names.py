@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
+from bridge.server import Profile, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.auth.guards import AuthGuards
 from bridge.server.server import Server
@@ -75,3 +76,15 @@ async def test_a_tool_that_goes_away_while_it_is_served_is_warned_of(caplog: pyt
         with anyio.fail_after(20):
             await heard.wait()
         assert [record.getMessage() for record in caplog.records][2:] == [OF_SCOPE.replace("remove", "delete")]
+
+
+def test_names_of_profiles_are_those_that_count(told: Callable[[], list[str]]) -> None:
+    keys = ApiKeys(ApiKey("ada", ADA, tools=("plus", "add", "nothing"), profiles=("one", "tw*")))
+    profiles = [Profile(name="one", rename={"add": "plus"})]
+    app = http_app(Server(toolbox(), name="tools"), auth=keys, profiles=profiles)
+    assert told() == ["no profile matches 'tw*' in a key: there is 'one'"]
+    assert app.unmatched_names is not None
+    app.unmatched_names.check()
+    assert [each.partition(" in a key")[0] for each in told()] == [
+        f"no tool, resource or prompt matches {name!r}" for name in ("add", "nothing")
+    ]

@@ -22,7 +22,9 @@ from bridge.gateway import Gateway, merged_servers
 from bridge.gateway.profiles import profiles_of
 from bridge.hosting.reload import apply_changes, watch_files
 from bridge.private_files import state_folder
+from bridge.server.auth.access import matches
 from bridge.server.features import Features
+from bridge.server.profiles import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig, ServersConfig
     from bridge.gateway.credentials.broker import CredentialBroker
     from bridge.gateway.credentials.identification import SignInClient
-    from bridge.server.profiles import Profile
+    from bridge.server.profiles import Profile, ToolListing
 
 _logger = logging.getLogger("bridge.gateway")
 
@@ -70,10 +72,11 @@ def serve_gateway(
         TargetError: A header cannot be forwarded, or a target has no tools.
     """
     profiles: tuple[Profile, ...] | None = None
+    listing: ToolListing | None = None
     problems: tuple[str, ...] = ()
 
     def read() -> list[ServerConfig]:
-        nonlocal profiles
+        nonlocal profiles, listing
         configurations: list[ServersConfig] = []
         servers = merged_servers(
             (
@@ -83,9 +86,13 @@ def serve_gateway(
             for target in remote
         )
         found = _profiles_of(configurations, profile)
-        if profiles is not None and found != profiles:
-            raise TargetError("its profiles have changed: restart the server, or serve with --workers, to use them")
-        profiles = found
+        chosen = _tool_listing_of(servers)
+        if profiles is not None and (
+            changed := [*_changed(profiles, found), *(["tools"] if chosen != listing else [])]
+        ):
+            remedy = "restart the server, or serve with --workers, whose reload applies them"
+            raise TargetError(f"this applies to a new process only: {', '.join(changed)} ({remedy})")
+        profiles, listing = found, chosen
         return servers
 
     async def reload_servers() -> None:
@@ -99,7 +106,10 @@ def serve_gateway(
     features = load_features(local) if local else Features()
     try:
         servers = read()
-        problems = _problems_of(servers)
+        unmatched = _unmatched(profiles or (), servers)
+        problems = (*_problems_of(servers), *unmatched)
+        for each in unmatched:
+            _logger.warning("%s", each)
         gateway = Gateway(
             servers,
             local=features,
@@ -136,12 +146,35 @@ def serve_gateway(
         kill_all_children,
         lambda: [*map(status_as_json, gateway.status())],
         lambda: gateway.has_required,
-        tool_listing=next((server.tool_listing for server in servers if server.tool_listing is not None), None),
+        tool_listing=listing,
         restart=gateway.restart,
         reload=reload_servers if files else None,
         problems=problems,
         profiles=profiles or (),
     )
+
+
+def _tool_listing_of(servers: Sequence[ServerConfig]) -> ToolListing | None:
+    return next((server.tool_listing for server in servers if server.tool_listing is not None), None)
+
+
+def _changed(before: Sequence[Profile], after: Sequence[Profile]) -> list[str]:
+    """Return what is different of profiles, in words."""
+    old, new = {each.name: each for each in before}, {each.name: each for each in after}
+    found = [f"the new profile {name!r}" for name in new if name not in old]
+    found += [f"the removed profile {name!r}" for name in old if name not in new]
+    return found + [f"the changed profile {name!r}" for name in new if old.get(name, new[name]) != new[name]]
+
+
+def _unmatched(profiles: Sequence[Profile], servers: Sequence[ServerConfig]) -> list[str]:
+    """Return the names and patterns of servers in profiles that no server has, in words."""
+    names = [LOCAL, *(server.name for server in servers)]
+    return [
+        f"profile {profile.name!r}: no server is named {pattern!r} ({', '.join(names[1:])}, or {LOCAL!r})"
+        for profile in profiles
+        for pattern in profile.servers or ()
+        if not any(matches((pattern,), name) for name in names)
+    ]
 
 
 def _problems_of(servers: Sequence[ServerConfig]) -> tuple[str, ...]:

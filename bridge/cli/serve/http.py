@@ -22,7 +22,7 @@ from bridge.hosting import reload, serve
 from bridge.hosting import sockets as sockets_module
 from bridge.hosting.admin_pages import admin_pages, admin_sockets
 from bridge.hosting.child_process import InheritedSockets, WorkerChannel, inherited_sockets
-from bridge.hosting.connection_limits import ConnectionLimits
+from bridge.hosting.http.limits import ConnectionLimits
 from bridge.hosting.process import DrainTimes, print_message
 from bridge.hosting.server import Service
 from bridge.hosting.service_manager import service_manager
@@ -203,6 +203,7 @@ def _serve_here(
                 worker.share_updates(server)
         with usage_errors(ctx, ValueError), usage_errors(ctx, DefinitionError):
             app = _app(server, options, auth, serving.profiles)
+            operations.is_for_listed = app.is_for_listed
             if options.check:
                 report_check(ctx, serving, server)
                 return
@@ -245,7 +246,7 @@ def _serve_here(
             operations=operations,
             opened=announce,
             times=DrainTimes(delay_seconds=chosen.drain_delay, timeout_seconds=chosen.drain_timeout),
-            lifespan=with_unmatched_warnings(server, serving.lifespan),
+            lifespan=with_unmatched_warnings(server, serving.lifespan, app.profiles.values()),
             last_act=watched.closed_before(serving.last_act),
             reload=operations.reload if worker is None else None,
             is_late=inheritance is not None and inheritance.is_late,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bridge.cli.options import count_setting, setting, texts_setting, usage_errors
 from bridge.errors import DefinitionError
-from bridge.hosting.connection_limits import DEFAULT_MAX_HEADER_BYTES
+from bridge.hosting.http.limits import DEFAULT_MAX_HEADER_BYTES
 from bridge.server.limits import Limits, Rate
 from bridge.tools.execution import ExecutionPolicy
 

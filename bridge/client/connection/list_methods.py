@@ -47,5 +47,8 @@ TEMPLATES = ListMethod("resources/templates/list", "resourceTemplates", "resourc
 PROMPTS = ListMethod("prompts/list", "prompts", "prompt", "prompts")
 SKILLS = ListMethod("skills/list", "skills", "skill", "resources", "uri", extension="io.modelcontextprotocol/skills")
 EVENTS = ListMethod("events/list", "events", "event", "tools", extension="io.modelcontextprotocol/events")
-"""Types of events, which servers of any feature may have, and which are not pinned."""
-LIST_METHODS = (TOOLS, RESOURCES, TEMPLATES, PROMPTS, SKILLS)
+"""Types of events, which servers of any feature may have."""
+PROTOCOL_LISTS = (TOOLS, RESOURCES, TEMPLATES, PROMPTS)
+"""The lists of the protocol itself."""
+LIST_METHODS = (*PROTOCOL_LISTS, SKILLS, EVENTS)
+"""All lists."""

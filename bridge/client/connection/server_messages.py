@@ -56,23 +56,25 @@ class ServerMessages:
 
     def on_notification(self, message: Json, of: PendingRequest | None) -> None:
         """Handle a notification; one that is malformed or unknown is dropped."""
-        method, params = message["method"], message.get("params") or {}
-        if method == "notifications/message":
-            self._on_log(params, of)
-        elif method == "notifications/cancelled":
-            id_ = params.get("requestId")
-            if type(id_) in {int, str} and (scope := self._answering.get(id_)) is not None:
-                scope.cancel()
-        elif method == "notifications/resources/updated":
-            if self._session.era == "handshake" and isinstance(uri := params.get("uri"), str):  # else of a subscription
-                self._session.events.update_listeners.notify(uri)
-        elif method == "notifications/elicitation/complete":
-            if isinstance(elicitation_id := params.get("elicitationId"), str):
-                self._session.events.completion_listeners.notify(elicitation_id)
-        elif (feature := CHANGED_LISTS.get(method)) is not None:
-            self._session.events.list_listeners[feature].notify()
-        elif self._has_extensions:
-            self._on_other(method, params, of)
+        method, params, events = message["method"], message.get("params") or {}, self._session.events
+        match method:
+            case "notifications/message":
+                self._on_log(params, of)
+            case "notifications/cancelled":
+                id_ = params.get("requestId")
+                if type(id_) in {int, str} and (scope := self._answering.get(id_)) is not None:
+                    scope.cancel()
+            case "notifications/resources/updated":
+                # In the modern era, it is of a subscription.
+                if self._session.era == "handshake" and isinstance(uri := params.get("uri"), str):
+                    events.update_listeners.notify(uri)
+            case "notifications/elicitation/complete":
+                if isinstance(elicitation_id := params.get("elicitationId"), str):
+                    events.completion_listeners.notify(elicitation_id)
+            case _ if method in CHANGED_LISTS:
+                events.list_listeners[CHANGED_LISTS[method]].notify()
+            case _ if self._has_extensions:
+                self._on_other(method, params, of)
 
     def _on_other(self, method: str, params: Json, of: PendingRequest | None) -> None:
         """Deliver a notification of an extension, in the task of the call that it belongs to, if that is known."""

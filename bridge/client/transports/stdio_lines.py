@@ -1,11 +1,13 @@
 """Lines of a child's pipes: each line is a message.
 
 A request records whether it was sent, the end of the child is reported immediately, and output that is not a message is
-kept for errors.
+kept for errors. The request of a response that cannot be parsed, such as one with half a surrogate pair or very deep
+nesting, is found without parsing it, so that its caller need not wait until a timeout.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from contextlib import suppress
 from functools import partial
@@ -13,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
+from pydantic import ValidationError
 
 from bridge.client.transports.link import Cause, TransportFailedError
-from bridge.client.transports.malformed_responses import looks_like_response, reason_of, response_id
 from bridge.client.transports.received_data import LARGE_BYTES, MAX_MESSAGE_BYTES, ResponseTooLongError
 from bridge.client.transports.streamed_reads import StreamedRead
 from bridge.portal import runs_on_asyncio
@@ -25,6 +27,7 @@ from bridge.protocol.versions import PARSE_ERROR
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from collections.abc import Set as AbstractSet
 
     from bridge.client.transports.link import LinkEvents
     from bridge.client.transports.process import ChildProcess
@@ -37,6 +40,15 @@ _KEPT_BYTES = 512
 """Bytes of both ends of a response that is too long, by which its request is found."""
 _MAX_DROPPED_LENGTHS = 16
 """Maximum length of a response that is dropped because it is too long, in multiples of `MAX_MESSAGE_BYTES`."""
+_ID = rb'"id"\s*:\s*"?(\d{1,18})"?'
+_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
+_MEMBER = rb'"(?:result|error)"\s*:'
+_HEAD = re.compile(rb"\s*\{\s*(?:%b\s*,\s*%b|%b\s*,\s*%b)\s*,\s*%b" % (_VERSION, _ID, _ID, _VERSION, _MEMBER))
+_TAIL = re.compile(rb",\s*(?:%b\s*,\s*%b|%b\s*,\s*%b)\s*\}\s*\Z" % (_VERSION, _ID, _ID, _VERSION))
+_RESPONSE = re.compile(rb"\s*\{\s*(?:(?:%b|%b)\s*,\s*){0,2}%b" % (_VERSION, _ID, _MEMBER))
+_POSITION = re.compile(r" at line \d+ column \d+")
+_TAIL_BYTES = 200
+_MAX_REASON_CHARS = 200
 
 
 class NoProtocolError(TransportFailedError):
@@ -221,3 +233,34 @@ async def _rest(line: bytes) -> AsyncIterator[bytes]:
     """Return what follows the beginning of a long line."""
     for start in range(LARGE_BYTES, len(line), LARGE_BYTES):
         yield line[start : start + LARGE_BYTES]
+
+
+def looks_like_response(line: bytes) -> bool:
+    """True if a line begins as a response of JSON-RPC, in any order of its members."""
+    return _RESPONSE.match(line) is not None
+
+
+def response_id(line: bytes, waiting: AbstractSet[int]) -> int | None:
+    """Return the ID of the request that a line responds to.
+
+    Args:
+        line: A line that `looks_like_response`.
+        waiting: IDs of the requests without a response.
+
+    Returns:
+        The ID that stands before or after the result, or else the only one that waits; None if it is unknown.
+    """
+    match = _HEAD.match(line) or _TAIL.search(line[-_TAIL_BYTES:])
+    if match is not None:
+        request_id = int(match[1] or match[2])
+        return request_id if request_id in waiting else None
+    return next(iter(waiting)) if len(waiting) == 1 else None
+
+
+def reason_of(error: ValueError) -> str:
+    """Describe an error of the parser, without the text that was parsed and the position, which depends on IDs."""
+    if isinstance(error, ValidationError):
+        reason = error.errors(include_url=False, include_input=False, include_context=False)[0]["msg"]
+    else:
+        reason = str(error)
+    return " ".join(_POSITION.sub("", reason).split())[:_MAX_REASON_CHARS]

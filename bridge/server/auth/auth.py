@@ -118,6 +118,11 @@ class Auth:
         """Names and patterns in the configuration of keys."""
         return frozenset().union(*(each.tools for each in self._verifiers if isinstance(each, ApiKeys)))
 
+    @property
+    def key_profiles(self) -> frozenset[str]:
+        """Names and patterns of profiles in the configuration of keys."""
+        return frozenset(profile for each in self.keys for profile in each.profiles or ())
+
     async def verify_token(self, token: str) -> AccessToken | None:
         """Verify a credential.
 

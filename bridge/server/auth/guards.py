@@ -65,7 +65,7 @@ class AuthGuards:
         self._monitor = CredentialMonitor(self._auth)
         self.routes = metadata_routes(self._auth, server.title or server.name)
         """Routes that need no credential."""
-        self.unmatched = unmatched_auth_names(self._auth, server)
+        self.unmatched = unmatched_auth_names(self._auth, *(dict.fromkeys(profiles.values()) or (server,)))
         """Warns of names in the configuration that no tool, resource or prompt has."""
         for each in dict.fromkeys((server, *profiles.values())):
             self._auth.on_change(each.changes.notify_lists)

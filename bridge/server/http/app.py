@@ -12,7 +12,7 @@ GuardMiddleware ── HostOriginGuard, RouteGuard, CorsGuard, BearerAuthGuard, 
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware as HttpMiddleware
@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from bridge.errors import DefinitionError
 from bridge.portal import runs_on_asyncio
+from bridge.protocol.param_headers import decoded_header
 from bridge.server.http.cards import card_routes
 from bridge.server.http.endpoint import Endpoint
 from bridge.server.http.guards import GuardMiddleware, PreAsgiHandler
@@ -41,6 +42,7 @@ from bridge.server.lifespans import lifespans_open, running_tasks
 from bridge.server.observed import dispatch_of
 from bridge.server.running_calls import Drain
 from bridge.server.server import Server
+from bridge.server.unmatched_names import warn_of_profiles
 from bridge.tools.annotated_checks import checked
 from bridge.tools.lifespan import why_not_opened
 
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from mcp.server.auth.provider import TokenVerifier
+    from starlette.types import Scope
 
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.guards import AuthGuards
@@ -57,9 +60,14 @@ if TYPE_CHECKING:
     from bridge.server.http.served import ServedServer
     from bridge.server.profiles import Profile
     from bridge.server.unmatched_names import UnmatchedNames
+    from bridge.types import Feature
 
 
 _NAME, _PATH = "bridge", "/mcp"
+_FEATURES: Mapping[bytes, Feature] = {
+    b"tools/call": "tools", b"resources/read": "resources", b"prompts/get": "prompts",
+}  # fmt: skip
+"""Features of the methods that name an item."""
 
 
 @checked()
@@ -205,7 +213,7 @@ class BridgeApp(Starlette):
         """Routes of the server's own."""
         self.profiles = {each.profile.name: each.server for each in served.values() if each.profile is not None}
         """The servers of the profiles, which are served in place of the server itself."""
-        self._server, self._auth = server, auth
+        self._server, self._auth, self._at = server, auth, served
         self._streams = OpenStreams()
         self._sse = SseSessions()
         self._endpoints: list[MessageEndpoint] = []
@@ -285,6 +293,7 @@ class BridgeApp(Starlette):
                 from bridge.server.http.profiles import ProfileGuard  # noqa: PLC0415 - only with profiles
 
                 guards.append(ProfileGuard(profiles, auth.metadata_url))
+                warn_of_profiles(auth.auth, self.profiles)
         if accounts is not None:
             from bridge.server.limits.guard import RateLimitGuard  # noqa: PLC0415 - only where there are limits
 
@@ -293,6 +302,18 @@ class BridgeApp(Starlette):
         if auth is not None and auth.scopes is not None:
             guards.append(auth.scopes)
         return guards
+
+    def is_for_listed(self, scope: Scope) -> bool:
+        """Return True for a call, read or prompt of the 2026-07-28 revision whose target is listed, by its head."""
+        path, headers = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/"), dict(scope["headers"])
+        feature = _FEATURES.get(headers.get(b"mcp-method", b""))
+        name = decoded_header(headers.get(b"mcp-name", b""))
+        if feature is None or name is None:
+            return False
+        boxes: list[Any] = [
+            each.server.features.boxes.get(feature) for at, each in self._at.items() if at.rstrip("/") == path
+        ]
+        return any(box is not None and box.find(name) is not None for box in boxes)
 
     def shutdown(self) -> None:
         """End the open streams; call it before the server waits for its connections."""

@@ -43,8 +43,6 @@ DELIVERED_SECONDS = 60.0
 UNDELIVERED_SECONDS = 600.0
 """The same for a response whose client has disconnected before."""
 CHECK_INTERVAL_SECONDS = 15.0
-RETRY_MILLISECONDS = 1_000
-"""Time after which a client connects again when its stream was closed."""
 KEEP_ALIVE_SECONDS = 15.0
 """Seconds without an event after which a resumed stream in memory is due a keep-alive comment."""
 

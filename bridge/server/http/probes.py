@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from anyio import Event
+from anyio import Event, move_on_after
 
 from bridge.server.http.pages import is_below
-from bridge.server.http.responses import NO_STORE, send_error, send_json
+from bridge.server.http.responses import JSON_HEADERS, NO_STORE, Response, send_error, send_response
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -35,6 +35,8 @@ METHODS = ("GET", "HEAD")
 _USABLE = ("ready", "idle")
 """States of a required server in which calls are accepted: an idle one is started by the next call."""
 _CLOSE = (b"connection", b"close")
+_LISTED_SECONDS = 0.1
+"""Seconds between two looks, during the start, for what a request needs."""
 
 
 def check_paths(paths: Iterable[str]) -> None:
@@ -75,6 +77,8 @@ class HealthState:
         """Returns when the configuration was loaded, and why the last reload failed; None if it cannot be reloaded."""
         self.reload: Callable[[], Awaitable[None]] | None = None
         """Reloads the configuration, or raises a `bridge.errors.BridgeError`; None if it cannot be reloaded."""
+        self.is_for_listed: Callable[[Scope], bool] = lambda _: False
+        """Returns True for a request of something that is listed, which waits for no other server."""
         self._has_required = has_required
         self._is_held = is_held
         self._settled = Event()
@@ -115,10 +119,16 @@ class HealthState:
         self.is_draining = True
         self.is_steady = False
 
-    async def settled(self) -> bool:
-        """Wait for the start to succeed or fail; return True if requests are served."""
-        await self._settled.wait()
-        return self.has_started
+    async def may_serve(self, scope: Scope) -> bool:
+        """Wait until a request can be served; return False if the start has failed.
+
+        That is as soon as the required servers are listed for what is listed then. Any other request, such as a list,
+        waits for the slower servers, too.
+        """
+        while not (self._settled.is_set() or (self._has_required() and self.is_for_listed(scope))):
+            with move_on_after(_LISTED_SECONDS):
+                await self._settled.wait()
+        return self.has_started or not self._settled.is_set()
 
     def missing(self) -> list[str]:
         """Return the reasons why the server is not ready, in words, without secrets."""
@@ -161,8 +171,8 @@ class StatusPage:
 class Probes:
     """Outermost ASGI middleware: answers probes, and tracks the lifespan of an app.
 
-    Requests that arrive before the app has started wait for it. While the server drains, each response closes its
-    connection, so that the client's next call reaches another server.
+    Requests that arrive before the app has started wait for it (`HealthState.may_serve`). While the server drains, each
+    response closes its connection, so that the client's next call reaches another server.
 
     Args:
         app: The app.
@@ -191,7 +201,7 @@ class Probes:
             await self._app(scope, receive, send)
         elif (page := self._pages.get(scope["path"])) is not None:
             await page(scope, receive, self._closing(scope, send))
-        elif self.operations.has_started or await self.operations.settled():
+        elif await self.operations.may_serve(scope):
             await self._app(scope, receive, self._closing(scope, send))
         else:
             await send_error(send, 503, "the server did not start; its log says why")
@@ -268,4 +278,5 @@ async def _answer(scope: Scope, send: Send, status: int, content: Mapping[str, A
     is_allowed = scope["method"] in METHODS
     body = json.dumps(content if is_allowed else {"error": "only GET is answered here"}, ensure_ascii=False).encode()
     headers = [NO_STORE] if is_allowed else [NO_STORE, (b"allow", ", ".join(METHODS).encode())]
-    await send_json(send, status if is_allowed else 405, body, headers, is_head=scope["method"] == "HEAD")
+    response = Response(body, status if is_allowed else 405, (*JSON_HEADERS, *headers))
+    await send_response(send, response, is_head=scope["method"] == "HEAD")

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from bridge.client.transports import stdio_lines
-from bridge.client.transports.malformed_responses import looks_like_response, response_id
+from bridge.client.transports.stdio_lines import looks_like_response, response_id
 from bridge.errors import ServerRefusedError
 from tests.client.conftest import DEADLINE_SECONDS, opened, python_config
 

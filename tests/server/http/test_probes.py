@@ -6,10 +6,10 @@ import anyio
 import httpx
 import pytest
 
-from bridge.server import http_app
+from bridge.server import Profile, Server, http_app
 from bridge.server.http.probes import HealthState, PageRouter, Probes, StatusPage
 from bridge.tools.toolbox import ToolBox
-from tests.server.http_server import modern, modern_headers, request
+from tests.server.http_server import call, modern, modern_headers, request
 from tests.server.tools import ADD
 
 if TYPE_CHECKING:
@@ -95,6 +95,38 @@ async def test_requests_wait_for_the_start_and_probes_do_not() -> None:
         assert answers == []
         operations.open()
     assert answers == ["hello"]
+
+
+async def test_what_is_listed_waits_for_no_server_that_is_not_required(serving: Callable[..., str]) -> None:
+    has_required = False
+    operations = HealthState(is_held=True, has_required=lambda: has_required)
+    profiles = [Profile(name="one", include=("add",)), Profile(name="none", include=("nothing",))]
+    app = http_app(Server(ToolBox(ADD), name="tests"), profiles=profiles)
+    operations.is_for_listed = app.is_for_listed
+    probes = Probes(app, operations)
+    probes.state = app.state  # type: ignore[attr-defined]  # where the server of the tests finds it
+    origin, answers = serving(probes, http="h11"), []
+
+    async def send(client: httpx.AsyncClient, path: str, message: Any) -> None:
+        whole = modern(message)
+        answer = await client.post(f"{origin}{path}", json=whole, headers=modern_headers(whole))
+        answers.append((path, message["method"], answer.status_code))
+        if len(answers) == 2:
+            are_two.set()
+
+    are_two, added = anyio.Event(), call("add", {"a": 1, "b": 2})
+    waiting = [("/mcp/one", LIST), ("/mcp/one", call("other")), ("/mcp/none", added), ("/mcp", added)]
+    async with httpx.AsyncClient(timeout=60) as client, anyio.create_task_group() as tasks:
+        for path, message in (*waiting, ("/mcp/one", added)):
+            tasks.start_soon(send, client, path, message)
+        assert (await client.get(f"{origin}/healthz")).status_code == 200
+        has_required = True
+        await send(client, "/mcp/one/", added)
+        await are_two.wait()  # the other one has come before
+        assert sorted(answers) == [("/mcp/one", "tools/call", 200), ("/mcp/one/", "tools/call", 200)]
+        operations.open()
+    assert [each for each in answers if each[2] == 200].count(("/mcp/one", "tools/list", 200)) == 1
+    assert len(answers) == len(waiting) + 2
 
 
 async def test_requests_are_told_where_nothing_will_start() -> None:

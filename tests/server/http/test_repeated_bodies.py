@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json
 
-from bridge.hosting.connection_limits import ConnectionLimits
+from bridge.hosting.http.limits import ConnectionLimits
 from bridge.hosting.serve import http_protocol
 from bridge.resources.box import ResourceBox
 from bridge.resources.function import resource

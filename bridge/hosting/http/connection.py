@@ -4,7 +4,8 @@
            ╰─> parser ─> requests, one at a time ┴─> handler ─┬─> whole response, or a call
                                                               ╰─> ASGI app ─> `Reply`
 
-A POST or DELETE is offered to the handler (`bridge.hosting.calls`) if it has arrived completely when its turn comes.
+A POST or DELETE is offered to the handler (`bridge.hosting.http.calls`) if it has arrived completely when its turn
+comes.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from bridge.hosting import read_timer
-from bridge.hosting.asgi_request import AsgiRequest
-from bridge.hosting.connection_limits import MAX_HEADERS
-from bridge.hosting.http_parser import Malformed, RequestHead
-from bridge.hosting.known_heads import KnownHeads
-from bridge.hosting.read_timer import ReadTimer
-from bridge.hosting.refusals import is_probe
-from bridge.hosting.reply import Reply, ResponseHeads
+from bridge.hosting.http import read_timer
+from bridge.hosting.http.asgi_request import AsgiRequest
+from bridge.hosting.http.known_heads import KnownHeads
+from bridge.hosting.http.limits import MAX_HEADERS
+from bridge.hosting.http.parser import Malformed, RequestHead
+from bridge.hosting.http.read_timer import ReadTimer
+from bridge.hosting.http.refusals import is_probe
+from bridge.hosting.http.reply import Reply, ResponseHeads
 from bridge.hosting.scopes import log_access, logs_access, scope_of_connection, scope_of_request
 from bridge.server.http.requests import Head
 
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
     from starlette.types import Scope
     from uvicorn.server import ServerState
 
-    from bridge.hosting.connection_limits import ConnectionLimits, ConnectionShares
-    from bridge.hosting.http_parser import Event, HttpParser
-    from bridge.hosting.refusals import Refusals
-    from bridge.hosting.reply import Header
-    from bridge.hosting.unread_responses import UnreadResponses
+    from bridge.hosting.http.limits import ConnectionLimits, ConnectionShares
+    from bridge.hosting.http.parser import Event, HttpParser
+    from bridge.hosting.http.refusals import Refusals
+    from bridge.hosting.http.reply import Header
+    from bridge.hosting.http.unread_responses import UnreadResponses
 
 _logger = logging.getLogger("uvicorn.error")
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.hosting.h11_parser import H11Parser
-from bridge.hosting.http_parser import MALFORMED, RequestHead
-from bridge.hosting.httptools_parser import HttptoolsParser
+from bridge.hosting.http.h11_parser import H11Parser
+from bridge.hosting.http.httptools_parser import HttptoolsParser
+from bridge.hosting.http.parser import MALFORMED, RequestHead
 
 if TYPE_CHECKING:
-    from bridge.hosting.http_parser import HttpParser
+    from bridge.hosting.http.parser import HttpParser
 
 PARSERS = pytest.mark.parametrize("kind", [HttptoolsParser, H11Parser])
 HOST = (b"host", b"x")

@@ -12,8 +12,8 @@ from tests.hosting.connections import GET, connected, turn
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from bridge.hosting.connection import Connection
-    from bridge.hosting.reply import Reply
+    from bridge.hosting.http.connection import Connection
+    from bridge.hosting.http.reply import Reply
     from tests.hosting.connections import FakeTransport
 
 pytestmark = pytest.mark.anyio

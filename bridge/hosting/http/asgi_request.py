@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Scope
 
-    from bridge.hosting.reply import Reply
+    from bridge.hosting.http.reply import Reply
 
 _logger = logging.getLogger("uvicorn.error")
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

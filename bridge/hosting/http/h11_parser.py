@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import h11
 
-from bridge.hosting.http_parser import MALFORMED, RequestHead
+from bridge.hosting.http.parser import MALFORMED, RequestHead
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridge.hosting.http_parser import Event
+    from bridge.hosting.http.parser import Event
 
 _RESPONSE = h11.Response(status_code=200, headers=[(b"content-length", b"0")])
 
 
 class H11Parser:
-    """A `bridge.hosting.http_parser.HttpParser`."""
+    """A `bridge.hosting.http.parser.HttpParser`."""
 
     def __init__(self) -> None:
         # The connection limits what is incomplete.

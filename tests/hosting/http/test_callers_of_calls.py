@@ -21,7 +21,7 @@ from bridge.tools.function import tool
 from bridge.tools.questions import Elicitation, InputRequired
 from bridge.tools.toolbox import ToolBox
 from tests.cli.bounding import answers, connected
-from tests.hosting.test_calls import DEADLINE_SECONDS, Held, held, memory, one, steps  # noqa: F401 - fixtures
+from tests.hosting.http.test_calls import DEADLINE_SECONDS, Held, held, memory, one, steps  # noqa: F401 - fixtures
 from tests.server import http_server
 from tests.server.http_mutations import Sessions, handshake, modern
 from tests.server.http_server import call, events, open_session, whole_client

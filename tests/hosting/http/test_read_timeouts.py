@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.hosting.connection_limits import ConnectionLimits
+from bridge.hosting.http.limits import ConnectionLimits
 from bridge.tools.function import tool
 from tests.cli import bounding
 from tests.cli.bounding import CALL, DEADLINE_SECONDS, PROTOCOLS, answer, connected
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import socket
     from contextlib import AbstractContextManager
 
-    from bridge.hosting.connection import Connection
+    from bridge.hosting.http.connection import Connection
     from tests.hosting.connections import FakeTransport
 
 LONG = 1000.0

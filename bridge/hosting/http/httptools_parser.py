@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, cast
 
 import httptools
 
-from bridge.hosting.http_parser import MALFORMED, RequestHead
+from bridge.hosting.http.parser import MALFORMED, RequestHead
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridge.hosting.http_parser import Event
+    from bridge.hosting.http.parser import Event
 
 
 class HttptoolsParser:
-    """A `bridge.hosting.http_parser.HttpParser`."""
+    """A `bridge.hosting.http.parser.HttpParser`."""
 
     def __init__(self) -> None:
         self.is_between_requests = True

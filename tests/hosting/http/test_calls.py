@@ -15,7 +15,7 @@ import pytest
 from pydantic import AfterValidator
 
 from bridge.errors import ToolError
-from bridge.hosting.connection import Connection
+from bridge.hosting.http.connection import Connection
 from bridge.server import http_app
 from bridge.server.eager_tasks import EagerTasks
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made

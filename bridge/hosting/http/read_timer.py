@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from bridge.hosting.connection_limits import ConnectionLimits
+    from bridge.hosting.http.limits import ConnectionLimits
 
 NOTHING, FIRST_BYTE, HEAD, BODY, NEXT, REFUSED = range(6)
 """Things to wait for; `REFUSED` is the request of a refused connection, whose client then reads the response."""

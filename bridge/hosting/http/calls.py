@@ -17,8 +17,8 @@ from bridge.server.http.streams import SILENT_SECONDS
 if TYPE_CHECKING:
     import asyncio
 
-    from bridge.hosting.connection import Connection
-    from bridge.hosting.reply import Header
+    from bridge.hosting.http.connection import Connection
+    from bridge.hosting.http.reply import Header
     from bridge.server.http.calls import HttpCall
     from bridge.server.http.guards import PreAsgiHandler
     from bridge.server.http.requests import Head

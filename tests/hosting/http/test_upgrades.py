@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.hosting.connection_limits import ConnectionLimits
+from bridge.hosting.http.limits import ConnectionLimits
 from bridge.tools.function import tool
 from tests.cli.bounding import CALL, PROTOCOLS, answer, answers, connected, served
 from tests.server.http_mutations import modern

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-    from bridge.hosting.connection_limits import ConnectionLimits, LimitedConnection
+    from bridge.hosting.http.limits import ConnectionLimits, LimitedConnection
 
 _logger = logging.getLogger("bridge.hosting")
 

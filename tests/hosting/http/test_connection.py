@@ -15,7 +15,7 @@ import httpx
 import pytest
 from starlette.middleware.gzip import GZipMiddleware
 
-from bridge.hosting.connection import Connection
+from bridge.hosting.http.connection import Connection
 from bridge.hosting.serve import http_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys

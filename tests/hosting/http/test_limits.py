@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.hosting.connection_limits import MAX_HEADERS, ConnectionLimits
+from bridge.hosting.http.limits import MAX_HEADERS, ConnectionLimits
 from bridge.tools.function import tool
 from tests.cli.bounding import CALL, DEADLINE_SECONDS, PROTOCOLS, answer, answers, connected, served
 from tests.server.http_mutations import modern

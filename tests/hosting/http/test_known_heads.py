@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.hosting.connection_limits import ConnectionLimits
-from bridge.hosting.h11_parser import H11Parser
-from bridge.hosting.httptools_parser import HttptoolsParser
+from bridge.hosting.http.h11_parser import H11Parser
+from bridge.hosting.http.httptools_parser import HttptoolsParser
+from bridge.hosting.http.limits import ConnectionLimits
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.limits import Limits, Rate

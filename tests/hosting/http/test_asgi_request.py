@@ -14,8 +14,8 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from bridge.hosting.h11_parser import H11Parser
-from bridge.hosting.httptools_parser import HttptoolsParser
+from bridge.hosting.http.h11_parser import H11Parser
+from bridge.hosting.http.httptools_parser import HttptoolsParser
 from bridge.hosting.serve import http_protocol
 from tests.server import http_server
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
-    from bridge.hosting.http_parser import HttpParser
+    from bridge.hosting.http.parser import HttpParser
 
 DEADLINE_SECONDS = 60
 PARSERS = pytest.mark.parametrize("parser", [HttptoolsParser, H11Parser])

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.hosting import unread_responses
-from bridge.hosting.connection_limits import ConnectionLimits
+from bridge.hosting.http import unread_responses
+from bridge.hosting.http.limits import ConnectionLimits
 from bridge.server.server import Server
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.hosting.connection_limits import MAX_HEADERS
+from bridge.hosting.http.limits import MAX_HEADERS
 from bridge.protocol.versions import INVALID_REQUEST, LIMIT_EXCEEDED
 from bridge.server.http.probes import HEALTH_PATH, METHODS, READY_PATH
 
 if TYPE_CHECKING:
-    from bridge.hosting.connection_limits import ConnectionLimits
+    from bridge.hosting.http.limits import ConnectionLimits
 
 _RETRY_SECONDS = 5
 _PROBES = tuple(f"{method} {path} HTTP/1".encode() for method in METHODS for path in (HEALTH_PATH, READY_PATH))

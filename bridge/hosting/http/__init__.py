@@ -1,0 +1,1 @@
+"""Connections over HTTP, which uvicorn makes: parsers, replies, limits, and calls without ASGI."""
