@@ -21,6 +21,10 @@ class Events:
         """True if there may be events."""
         return True
 
+    def may_show(self, shows: Callable[[EventType], bool]) -> bool:  # noqa: ARG002 - for subclasses
+        """Return False if it is known that ``shows`` is False for all types."""
+        return True
+
     def local(self) -> tuple[EventType, ...]:
         """Return the types whose events this process emits."""
         return ()
@@ -67,6 +71,10 @@ class LocalEvents(Events):
         self._types = tuple(each for each in types if each.enabled)
         require_distinct(self._types)
 
+    def may_show(self, shows: Callable[[EventType], bool]) -> bool:
+        """Return True if one of the types is shown."""
+        return any(map(shows, self._types))
+
     def local(self) -> tuple[EventType, ...]:
         """Return the types; see `Events.local`."""
         return self._types
@@ -82,6 +90,10 @@ class CombinedEvents(Events):
     def are_offered(self) -> bool:
         """True if a source may have events."""
         return any(each.are_offered for each in self.sources)
+
+    def may_show(self, shows: Callable[[EventType], bool]) -> bool:
+        """Return False if no source shows one; see `Events.may_show`."""
+        return any(each.are_offered and each.may_show(shows) for each in self.sources)
 
     def local(self) -> tuple[EventType, ...]:
         """Return the types of this process of all sources; see `Events.local`."""
@@ -104,6 +116,10 @@ class ChangedEvents(Events):
     def are_offered(self) -> bool:
         """True if the other source may have events."""
         return self._source.are_offered
+
+    def may_show(self, shows: Callable[[EventType], bool]) -> bool:
+        """Return False if the other source shows none that is offered; see `Events.may_show`."""
+        return self._source.may_show(lambda each: (found := self._change(each)) is not None and shows(found))
 
     def local(self) -> tuple[EventType, ...]:
         """Return the changed types of this process; see `Events.local`."""

@@ -266,7 +266,7 @@ class ServerCore(Calls, EventPublisher):
             capabilities["prompts"] = changes
         if not capabilities.keys().isdisjoint({"resources", "prompts"}):
             capabilities["completions"] = {}
-        if self.offers_events:
+        if self.offers(EVENTS, access):
             capabilities["events"] = {}  # as drafts of the extension had it, which clients still read
         if extensions := self.extensions_for(access, modern=modern):
             capabilities["extensions"] = {each.id: each.settings for each in extensions}
@@ -279,12 +279,20 @@ class ServerCore(Calls, EventPublisher):
         use for it.
         """
         found: dict[str, Extension] = {}
-        offered = ((TASKS, self.has_tasks), (SKILLS, self.offers_skills), (EVENTS, self.offers_events))
-        own = [extension for extension, is_offered in offered if is_offered]
+        own = [each for each in (TASKS, SKILLS, EVENTS) if self.offers(each, access)]
         for each in (*extensions_of(self.features.extensions), *own):
             if (modern or not each.is_modern) and (each.server is None or self._shows_some_of(each.server, access)):
                 found.setdefault(each.id, each)
         return tuple(found.values())
+
+    def offers(self, extension: Extension, access: Access = EVERYTHING) -> bool:
+        """Return True if a caller may use an extension that is built in, such as skills of which it sees some."""
+        if extension is TASKS:
+            return self.has_tasks
+        source = self.features.skills if extension is SKILLS else self.features.events
+        if source is None or not source.are_offered:
+            return False
+        return access.sees_all or self._may_be_more or source.may_show(access.shows)
 
     def _shows_some_of(self, server: str, access: Access) -> bool:
         if access.sees_all or self._may_be_more:
@@ -327,11 +335,6 @@ class ServerCore(Calls, EventPublisher):
     def has_tasks(self) -> bool:
         """True if a call can become a task, or earlier tasks are kept."""
         return self.features.tasks is not None or self.task_options.apply_to(self.tools)
-
-    @property
-    def offers_skills(self) -> bool:
-        """True if there may be skills."""
-        return self.features.skills is not None and self.features.skills.are_offered
 
     def forwarded(self, task_id: str) -> ForwardedTasks | None:
         """Return the tasks of other servers if one of them may have an ID; None for an ID of this server."""

@@ -31,7 +31,7 @@ from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.content import File
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bridge.tools.context import InvocationContext
 
@@ -75,6 +75,10 @@ class FolderSkills(Skills):
     def current(self) -> tuple[Skill, ...]:
         """The skills, as the folder was examined last."""
         return self._skills
+
+    def may_show(self, shows: Callable[[Skill], bool]) -> bool:
+        """Return True if one of the skills is shown, as the folder was examined last."""
+        return any(map(shows, self._skills))
 
     async def list(self, context: InvocationContext | None = None) -> tuple[Skill, ...]:  # noqa: ARG002 - all see the same
         """Return the skills, after the folder was examined again if that is some time ago."""

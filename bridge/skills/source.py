@@ -28,6 +28,10 @@ class Skills:
         """True if there may be skills."""
         return True
 
+    def may_show(self, shows: Callable[[Skill], bool]) -> bool:  # noqa: ARG002 - for subclasses
+        """Return False if it is known that ``shows`` is False for all skills."""
+        return True
+
     async def list(self, context: InvocationContext | None = None) -> tuple[Skill, ...]:
         """Return the skills that the caller of a request sees.
 
@@ -121,6 +125,10 @@ class CombinedSkills(Skills):
         """True if a source may have skills."""
         return any(each.are_offered for each in self.sources)
 
+    def may_show(self, shows: Callable[[Skill], bool]) -> bool:
+        """Return False if no source shows one; see `Skills.may_show`."""
+        return any(each.are_offered and each.may_show(shows) for each in self.sources)
+
     async def list(self, context: InvocationContext | None = None) -> tuple[Skill, ...]:
         """Return the skills of all sources; see `Skills.list`."""
         found: dict[str, Skill] = {}
@@ -154,6 +162,10 @@ class ChangedSkills(Skills):
     def are_offered(self) -> bool:
         """True if the other source may have skills."""
         return self._source.are_offered
+
+    def may_show(self, shows: Callable[[Skill], bool]) -> bool:
+        """Return False if the other source shows none that is offered; see `Skills.may_show`."""
+        return self._source.may_show(lambda each: (found := self._change(each)) is not None and shows(found))
 
     async def list(self, context: InvocationContext | None = None) -> tuple[Skill, ...]:
         """Return the changed skills; see `Skills.list`."""

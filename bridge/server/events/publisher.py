@@ -44,11 +44,6 @@ class EventPublisher:
             lambda caller: None if self.access_by_keys is None else self.access_by_keys(caller),
         )
 
-    @property
-    def offers_events(self) -> bool:
-        """True if there may be events."""
-        return self.features.events is not None and self.features.events.are_offered
-
     def take_events(self) -> None:
         """Take the events that this process emits from now on, if the server has any."""
         if self.features.events is not None and self.features.events.local():

@@ -16,7 +16,6 @@ from bridge.protocol.versions import (
     FORBIDDEN,
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    METHOD_NOT_FOUND,
     NOT_FOUND,
     RESOURCE_EXHAUSTED,
     UNSUPPORTED,
@@ -27,12 +26,13 @@ from bridge.server.events.endings import REVOKED, ended_by
 from bridge.server.events.store import EventStoreError
 from bridge.server.limits.memory import kept_bytes
 from bridge.server.lists.listing import Edition, ListKind
-from bridge.server.methods.extensions import produced
-from bridge.server.methods.method import MODERN, Method, required_text
+from bridge.server.methods.extensions import ExtensionMethod, produced
+from bridge.server.methods.method import MODERN, required_text
 from bridge.server.methods.pages import page_of
 from bridge.text import clip, nearest
 from bridge.tools.toolbox import ToolBox
 from bridge.wire.events import NOTIFICATIONS, batch_to_wire, event_to_wire, event_type_to_wire, request_from_wire
+from bridge.wire.extension import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,16 +51,16 @@ MAX_KEPT_BYTES = 64 * 1024
 _NO_BOX = ToolBox()
 
 
-class EventMethod(Method):
+class EventMethod(ExtensionMethod):
     """Base of the methods for events."""
 
+    extension = EVENTS
     delivery: Delivery = "poll"
     """Way in which the method delivers events."""
 
     def plan(self, exchange: ServedExchange) -> None:
         """Read the parameters."""
-        if not self._core.offers_events:
-            raise ProtocolError(METHOD_NOT_FOUND, "Method not found", self.name)
+        super().plan(exchange)
         required_text(exchange.params, "name")
         exchange.found = request_from_wire(exchange.params)
 
@@ -115,10 +115,9 @@ class EventsList(EventMethod):
 
     name = "events/list"
 
-    def plan(self, exchange: ServedExchange) -> None:  # noqa: ARG002 - the base's
+    def plan(self, exchange: ServedExchange) -> None:
         """Check that there are events."""
-        if not self._core.offers_events:
-            raise ProtocolError(METHOD_NOT_FOUND, "Method not found", self.name)
+        ExtensionMethod.plan(self, exchange)
 
     async def _answer(self, exchange: ServedExchange, context: InvocationContext) -> Json:
         of_caller = self._core.event_deliveries(exchange.origin.caller, modern=exchange.modern)

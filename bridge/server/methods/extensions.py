@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from bridge.errors import DefinitionError, ToolError, ToolTimeoutError
 from bridge.protocol.messages import ProtocolError
@@ -27,6 +27,20 @@ if TYPE_CHECKING:
     from bridge.wire.extension import Extension
 
 _OF_BINDING = frozenset({"_meta", "inputResponses", "requestState"})
+
+
+class ExtensionMethod(Method):
+    """Base of the methods of an extension that is built in."""
+
+    extension: ClassVar[Extension]
+    """The extension."""
+
+    def plan(self, exchange: ServedExchange) -> None:
+        """Check that the server has the extension, and that the client declares it if it has to."""
+        if not self._core.offers(self.extension):
+            raise ProtocolError(METHOD_NOT_FOUND, "Method not found", self.name)
+        if self.extension.needs_client and self.extension.declared_in(exchange.capabilities) is None:
+            raise self.extension.missing(f"the method {self.name!r}")
 
 
 class ExtensionRequests(Method):

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ServerError, ToolError
 from bridge.protocol.messages import ProtocolError
-from bridge.protocol.versions import INVALID_PARAMS, METHOD_NOT_FOUND
+from bridge.protocol.versions import INVALID_PARAMS
 from bridge.server.lists.listing import CACHE_SCOPE, LIST_TTL_MS, Edition, ListKind
-from bridge.server.methods.extensions import produced
-from bridge.server.methods.method import Method, required_text
+from bridge.server.methods.extensions import ExtensionMethod, produced
+from bridge.server.methods.method import required_text
 from bridge.server.methods.pages import page_of
 from bridge.text import clip
 from bridge.tools.toolbox import ToolBox
-from bridge.wire.skills import directory_to_wire, skill_to_wire
+from bridge.wire.skills import SKILLS, directory_to_wire, skill_to_wire
 
 if TYPE_CHECKING:
     from bridge.server.exchange import ServedExchange
@@ -29,13 +29,10 @@ _NO_BOX = ToolBox()
 _CACHING = {"ttlMs": LIST_TTL_MS, "cacheScope": CACHE_SCOPE}
 
 
-class _SkillMethod(Method):
+class _SkillMethod(ExtensionMethod):
     """Base of the methods for skills."""
 
-    def plan(self, exchange: ServedExchange) -> None:  # noqa: ARG002 - for subclasses
-        """Check that there are skills."""
-        if not self._core.offers_skills:
-            raise ProtocolError(METHOD_NOT_FOUND, "Method not found", self.name)
+    extension = SKILLS
 
     @property
     def _skills(self) -> Skills:

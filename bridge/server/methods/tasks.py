@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.protocol.messages import ProtocolError
-from bridge.protocol.versions import INVALID_PARAMS, METHOD_NOT_FOUND
+from bridge.protocol.versions import INVALID_PARAMS
 from bridge.server.channel import context_of
-from bridge.server.methods.method import MODERN, Method
+from bridge.server.methods.extensions import ExtensionMethod
+from bridge.server.methods.method import MODERN
 from bridge.wire.extension import TASKS
-from bridge.wire.tasks import supports_tasks, written_task
+from bridge.wire.tasks import written_task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,18 +24,16 @@ _TASK_ID = "taskId"
 _DONE: Json = {"resultType": "complete"}
 
 
-class _TaskMethod(Method):
+class _TaskMethod(ExtensionMethod):
     """Base of the methods for one task."""
 
+    extension = TASKS
     eras = MODERN
     header_param = _TASK_ID
 
     def plan(self, exchange: ServedExchange) -> None:
         """Check that server and client have tasks, and that the request names one."""
-        if not self._core.has_tasks:
-            raise ProtocolError(METHOD_NOT_FOUND, "Method not found", self.name)
-        if not supports_tasks(exchange.capabilities):
-            raise TASKS.missing(f"the method {self.name!r}")
+        super().plan(exchange)
         if not isinstance(exchange.params.get(_TASK_ID), str):
             raise ProtocolError(INVALID_PARAMS, f"{_TASK_ID!r} must be a string")
 

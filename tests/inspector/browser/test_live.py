@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.inspector.browser.conftest import call, choose, inspected, opened
-from tests.processes import ROOT
+from tests.skills.written import write_skill
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +21,8 @@ SERVER = '''
 import anyio
 
 from bridge import InvocationContext, ResourceBox, ToolBox, resource, tool
+from bridge.events import event
+from bridge.skills import skills_in
 from bridge.server import Features
 from bridge.server import Server
 
@@ -42,6 +44,19 @@ async def increase() -> int:
     count += 1
     resources.updated("count://now")
     return count
+
+
+@event("count.raised")
+def raised(payload: dict[str, int], least: int = 0) -> bool:
+    """The count was raised."""
+    return payload["count"] >= least
+
+
+@tool
+async def emit(value: int) -> str:
+    """Emit an event."""
+    raised.emit({"count": value})
+    return "emitted"
 
 
 @tool
@@ -70,8 +85,8 @@ async def long(context: InvocationContext, pages: int) -> str:
     return "written"
 
 
-box = ToolBox(increase, extend, long)
-server = Server(Features(tools=box, resources=resources), name="live")
+box = ToolBox(increase, emit, extend, long)
+server = Server([box, resources, raised, skills_in("skills")], name="live")
 '''
 
 
@@ -81,7 +96,8 @@ def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("live")
     (folder / "live.py").write_text(SERVER)
     entry = {"command": sys.executable, "args": ["-m", "bridge", "serve", str(folder / "live.py:server")]}
-    servers = {"live": {**entry, "protocol": request.param, "cwd": str(ROOT)}}
+    write_skill(folder / "skills", "refunds", {"a.md": "An example."})
+    servers = {"live": {**entry, "protocol": request.param, "cwd": str(folder)}}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     with inspected(str(folder / "mcp.json")) as url:
         yield url
@@ -111,6 +127,42 @@ def test_updates_of_a_resource_and_changes_of_lists_are_seen_live(page: Page) ->
     choose(page, "current")
     page.get_by_role("button", name="Unsubscribe").click()
     expect(page.get_by_role("button", name="Subscribe", exact=True)).to_be_visible()
+
+
+def test_events_are_polled_from_the_position_of_the_last_answer(page: Page) -> None:
+    def emit(value: int) -> None:
+        choose(page, "emit")
+        page.get_by_label("value").fill(str(value))
+        expect(call(page, "emit")).to_contain_text("emitted")
+
+    def polled(button: str) -> Any:
+        choose(page, "count.raised")
+        page.get_by_role("button", name=button).click()
+        outcome = page.get_by_role("region", name="Outcome")
+        outcome.get_by_role("button", name="JSON", exact=True).click()
+        return outcome
+
+    choose(page, "count.raised")
+    expect(page.get_by_text("delivered by")).to_contain_text("poll")
+    expect(page.locator(".description")).to_have_text("The count was raised.")
+    page.get_by_label("least").fill("5")
+    expect(polled("Poll for the current position")).to_contain_text('"events"')
+    for value in (4, 7):
+        emit(value)
+    outcome = polled("Poll for the events since the last answer")
+    expect(outcome).to_contain_text('"count": 7')
+    expect(outcome).not_to_contain_text('"count": 4')
+    emit(8)
+    outcome = polled("Poll for the events since the last answer")
+    expect(outcome).to_contain_text('"count": 8')
+    expect(outcome).not_to_contain_text('"count": 7')
+
+
+def test_files_of_a_skill_are_read(page: Page) -> None:
+    page.locator("a.item-link", has_text="skill://refunds/SKILL.md").click()
+    expect(page.get_by_text("files: 2")).to_be_visible()
+    page.get_by_role("button", name="Read").nth(1).click()
+    expect(page.get_by_role("region", name="Outcome")).to_contain_text("An example.")
 
 
 def test_two_calls_are_compared(page: Page) -> None:

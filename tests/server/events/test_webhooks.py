@@ -24,10 +24,12 @@ from bridge.server.events import webhooks
 from bridge.server.events.served import MAX_POSTS_OF_ONE
 from bridge.server.events.sqlite_store import SqliteEventStore
 from bridge.server.http.app import http_app
+from bridge.skills import skills_in
 from tests.redis_server import RedisServer
 from tests.server.events.hooks import ADA, BOB, CAROL, EVE, KEYS, OTHER, SECRET, Client, number, served
 from tests.server.events.receiver import Receiver, new_secret, receiving
 from tests.server.http_server import serving
+from tests.skills.written import write_skill
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -230,6 +232,23 @@ def test_callers_have_subscriptions_of_their_own_and_see_what_they_may(receiver:
         both = [receiver.next() for _ in range(2)]
         assert {each.headers["x-mcp-subscription-id"] for each in both} == {ada["id"], bob["id"]}
         assert {each.json["data"]["value"] for each in both} == {2}
+
+
+def test_extensions_are_announced_to_callers_who_see_something_of_them(receiver: Receiver, tmp_path: Path) -> None:
+    write_skill(tmp_path, "refunds")
+    limited = [("event", BOB, ("num*",)), ("skill", CAROL, ("refunds",)), ("none", EVE, ("x",))]
+    keys = ApiKeys(ApiKey("ada", ADA), *(ApiKey(name, key, tools=tools) for name, key, tools in limited))
+    with served(receiver.url, auth=keys, types=[number, skills_in(tmp_path)]) as (client, _):
+        announced = {key: client.ask("server/discover", {}, key)["capabilities"] for key in (ADA, BOB, CAROL, EVE)}
+    events, skills = "io.modelcontextprotocol/events", "io.modelcontextprotocol/skills"
+    assert {key: set(each.get("extensions", ())) for key, each in announced.items()} == {
+        ADA: {events, skills},
+        BOB: {events},
+        CAROL: {skills},
+        EVE: set(),
+    }
+    assert [key for key, each in announced.items() if "events" in each] == [ADA, BOB]
+    assert [key for key, each in announced.items() if "resources" in each] == [ADA, CAROL]  # which skills need
 
 
 def test_scopes_of_tools_hold_for_events_of_their_names(receiver: Receiver) -> None:

@@ -48,7 +48,7 @@ const nameOf = ({ params, method }) => params.name ?? params.uri ?? method;
 const argumentsOf = ({ params }) => (params.arguments ? compact(params.arguments) : "");
 const shortened = (text) => (text.length > 160 ? `${text.slice(0, 160)}…` : text);
 
-const KIND_OF = { "tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource" };
+const KIND_OF = { "tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource", "events/poll": "event" };
 
 /** Choice of another request to compare with; those for the same item come first. */
 function comparison(request) {

@@ -1,6 +1,6 @@
 // Addresses within the page: #/tool/SERVER/NAME, #/history/NUMBER, #/traffic.
 
-const ITEMS = ["tool", "resource", "template", "prompt"];
+const ITEMS = ["tool", "resource", "template", "prompt", "skill", "event"];
 
 /** Address of a view. */
 export function hrefTo(view, ...parts) {
