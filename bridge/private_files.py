@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 STATE_VARIABLE = "BRIDGE_STATE_DIR"
 """Environment variable for the state folder."""
@@ -47,3 +52,18 @@ def state_folder() -> Path:
         return Path(chosen)
     base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_STATE_HOME")
     return Path(base) / "bridge" if base else Path.home() / ".local" / "state" / "bridge"
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Name a file in errors of writing it: those of a full disk, and of a broken one, have no name.
+
+    Raises:
+        OSError: The error of the block.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.private_files import open_private
+from bridge.private_files import naming, open_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,3 +50,12 @@ def test_a_file_that_must_be_new_is_refused_if_it_exists(tmp_path: Path) -> None
     (tmp_path / "old").touch()
     with pytest.raises(FileExistsError):
         open_private(tmp_path / "old", os.O_WRONLY | os.O_EXCL)
+
+
+def test_an_error_of_a_full_disk_gets_the_name_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left on device") as caught, naming(tmp_path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert caught.value.filename == str(tmp_path)
+    with pytest.raises(FileNotFoundError) as missing, naming("another"):
+        (tmp_path / "missing").read_bytes()
+    assert missing.value.filename == str(tmp_path / "missing")

@@ -81,7 +81,9 @@ class _ServerSettings:
     "--client",
     "client_name",
     type=click.Choice(list(CLIENTS)),
-    help="In place of a TARGET: check the configuration of this client, and show the end of its logs.",
+    metavar="CLIENT",
+    help="In place of a TARGET: check the configuration of this client, and show the end of its logs. The clients are "
+    "those of bridge install.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write an object with findings, tokens and providers' schemas.")
 @click.option("--sarif", "as_sarif", is_flag=True, help="Write SARIF 2.1.0, for code scanning.")

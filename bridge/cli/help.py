@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 _HYPHEN = "\ue000"
 """Private character in place of hyphens while lines are broken: an option's name is not broken after one."""
+_MIN_COLUMNS, _MAX_COLUMNS = 30, 80
 _MAX_NAME_CHARS = 30
 _NARROW, _NARROW_NAMES = 60, 8
 """Width of a narrow terminal, on which explanations begin below their names, and the columns before them."""
@@ -18,6 +20,11 @@ _NARROW, _NARROW_NAMES = 60, 8
 
 class WordFormatter(click.HelpFormatter):
     """Formatter that breaks lines between words only, and leaves two thirds of a line to the explanations."""
+
+    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
+        if width is None:  # click's own least width is that of a wider terminal
+            width = max(min(get_terminal_size().columns, max_width or _MAX_COLUMNS) - 2, _MIN_COLUMNS)
+        super().__init__(indent_increment, width, max_width)
 
     def write_text(self, text: str) -> None:
         """Write a paragraph."""

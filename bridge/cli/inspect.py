@@ -114,7 +114,7 @@ def command(
         sampling_model = None if chat_model is None else SamplingModel(str(model), chat_model)
         configuration = _Configuration(meant, options)
         inspector = Inspector(_servers(meant, options), configuration=configuration, model=sampling_model)
-        bound = sockets.bind(sockets.resolve(HOST, port))
+        bound = sockets.bind(sockets.resolve(HOST, port), "--port")
         tokens = AccessTokens(lambda token: print_message(f"the address was used; now serving it at {page}{token}"))
         page = sockets.url_of(HOST, bound[0].getsockname()[1], f"{tokens.path}/?token=")
         url = f"{page}{tokens.unused()}"

@@ -143,12 +143,13 @@ def typed_options(ctx: click.Context) -> list[click.Option]:
 
 
 @contextmanager
-def usage_errors(ctx: click.Context, kind: type[Exception]) -> Iterator[None]:
-    """Report exceptions of a type as wrong usage."""
+def usage_errors(ctx: click.Context, kind: type[Exception], option_name: str | None = None) -> Iterator[None]:
+    """Report exceptions of a type as wrong usage, of an option if it is named."""
     try:
         yield
     except kind as error:
-        raise click.UsageError(str(error), ctx) from error
+        message = str(error) if option_name is None else f"{option_name}: {error}"
+        raise click.UsageError(message, ctx) from error
 
 
 def chat_model_of(ctx: click.Context, name: str, base_url: str | None) -> ProviderChatModel:

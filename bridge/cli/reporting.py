@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import re
@@ -44,8 +43,6 @@ MAX_ID_CHARS = 64
 LEVELS = ("debug", "info", "warning", "error", "critical")
 """Values of ``--log-level``."""
 _USAGE_ERRORS = (TargetError, UnknownToolError, ResourceNotFoundError, ArgumentsError)
-_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""Codes of errors of writing; those of files have a name."""
 _ABOUT_REQUESTS = ("uvicorn.", "opentelemetry.")
 """Loggers that log a line for each invalid request."""
 
@@ -135,9 +132,18 @@ def _reported(error: BridgeError | OSError) -> int:
 
 def _message_of(error: BridgeError | OSError) -> str:
     if isinstance(error, OSError) and error.strerror:
-        place = error.filename or ("standard output" if error.errno in _UNWRITABLE else None)
+        place = error.filename or ("standard output" if _has_unwritten_output() else None)
         return error.strerror if place is None else f"{place}: {error.strerror}"
     return error_line(error) if isinstance(error, ServerError) else str(error)
+
+
+def _has_unwritten_output() -> bool:
+    """True if standard output cannot be written: what was not is still buffered."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
 
 
 def _explained(error: click.ClickException) -> int:

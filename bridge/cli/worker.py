@@ -52,6 +52,7 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
     if options.telemetry.metrics and options.operations.admin_port is None:
         raise click.UsageError("--metrics needs --admin-port, at which they are served", ctx)
     options.operations.check(ctx)
+    options.scaling.check(ctx, transport="http")
     options.tasks.options(options.scaling)  # names the extra that is missing
     with redirect_stdout():
         chosen = targets_of(ctx, targets, options)

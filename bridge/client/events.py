@@ -158,7 +158,7 @@ class EventSubscription:
             near = nearest(self._name, types)
             raise DefinitionError(f"there is no event {self._name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
         reader = type_.reader
-        assert isinstance(reader, RemoteReader)
+        assert isinstance(reader, RemoteEventReader)
         self._stream = await reader.delivered_by(self._delivery).stream(self._request, self._context).__aenter__()
         try:
             await self._take()  # from now on, no event is missed
@@ -200,7 +200,7 @@ class EventSubscription:
         self._batch_cursor = batch.cursor
 
 
-class RemoteReader:
+class RemoteEventReader:
     """Reads the events of a server's type; a `bridge.events.occurrence.EventReader`.
 
     Args:
@@ -216,7 +216,7 @@ class RemoteReader:
         self._name = name
         self._delivery = delivery
 
-    def delivered_by(self, delivery: Delivery | None) -> RemoteReader:
+    def delivered_by(self, delivery: Delivery | None) -> RemoteEventReader:
         """Return a reader that has the events in one way.
 
         Raises:
@@ -228,7 +228,7 @@ class RemoteReader:
                 f"the event {self._name!r} is not delivered by {delivery or 'push or poll'}: "
                 f"its server has {', '.join(self._type.delivery)}"
             )
-        return RemoteReader(self._server, self._type, self._name, delivery)
+        return RemoteEventReader(self._server, self._type, self._name, delivery)
 
     async def poll(self, request: EventRequest, context: InvocationContext) -> EventBatch:
         """Return the events after a position, without waiting for one.
@@ -250,7 +250,7 @@ class RemoteReader:
 
 
 def _localized(server: Upstream, type_: EventType, name: str) -> EventType:
-    return replace(type_, name=name, reader=RemoteReader(server, type_, name))
+    return replace(type_, name=name, reader=RemoteEventReader(server, type_, name))
 
 
 def announces_events(server: Upstream) -> bool:

@@ -108,7 +108,7 @@ def admin_sockets(admin_host: str, admin_port: int | None) -> list[socket.socket
     """
     if admin_port is None:
         return []
-    sockets = sockets_module.bind(sockets_module.resolve(admin_host, admin_port))
+    sockets = sockets_module.bind(sockets_module.resolve(admin_host, admin_port), "admin port (--admin-port)")
     print_message(f"operations at {sockets_module.url_of(admin_host, sockets[0].getsockname()[1], '')}")
     return sockets
 

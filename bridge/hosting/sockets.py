@@ -17,8 +17,8 @@ BACKLOG = 2048
 """Maximum number of connections that wait to be accepted."""
 _NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
 _REMEDIES = {
-    errno.EADDRINUSE: "; choose another port (0 for a free one), or end the program that listens there",
-    errno.EACCES: "; choose a port from 1024 on",
+    errno.EADDRINUSE: "; choose another {port} (0 for a free one), or end the program that listens there",
+    errno.EACCES: "; choose a {port} from 1024 on",
     errno.EADDRNOTAVAIL: "; choose an address of this machine, such as 127.0.0.1",
 }
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - not bound here
@@ -50,8 +50,12 @@ def are_loopback(addresses: Sequence[Address]) -> bool:
     return all(ip_address(address[0].partition("%")[0]).is_loopback for _, address in addresses)
 
 
-def bind(addresses: Sequence[Address]) -> list[socket.socket]:
+def bind(addresses: Sequence[Address], setting: str = "port") -> list[socket.socket]:
     """Bind a socket to each address, with the same port; unsupported families are skipped.
+
+    Args:
+        addresses: The addresses.
+        setting: Name of the setting of the port, for errors.
 
     Raises:
         HostingError: An address cannot be bound; the message names it.
@@ -64,7 +68,7 @@ def bind(addresses: Sequence[Address]) -> list[socket.socket]:
         try:
             bound.append(_bound(family, target))
         except OSError as error:
-            remedy = _REMEDIES.get(error.errno or 0, "")
+            remedy = _REMEDIES.get(error.errno or 0, "").format(port=setting)
             refusal = HostingError(f"cannot listen on {_authority(str(address[0]), port)}: {_reason(error)}{remedy}")
             if error.errno not in _NO_SUCH_FAMILY:
                 for each in bound:

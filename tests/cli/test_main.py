@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import tomllib
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from bridge.cli.reporting import exit_code_of
 from tests.processes import ROOT
 
 if TYPE_CHECKING:
@@ -119,6 +121,15 @@ def test_a_disk_that_is_full_is_one_line_and_code_1(
         )
     said = done.stderr.removeprefix("printed at import\n")
     assert (done.returncode, said) == (1, f"bridge: standard output: {os.strerror(errno.ENOSPC)}\n")
+
+
+def test_a_full_disk_of_a_file_is_not_that_of_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    def full(name: str | None) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+
+    assert [exit_code_of(partial(full, name)) for name in (None, "notes.txt")] == [1, 1]
+    reason = os.strerror(errno.ENOSPC)
+    assert capsys.readouterr() == ("", f"bridge: {reason}\nbridge: notes.txt: {reason}\n")
 
 
 def test_a_file_that_cannot_be_used_is_named(run: Run, directory: Path) -> None:

@@ -11,9 +11,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests import forks
 from tests.server.stdio_process import modern_request
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.cli.conftest import Run, Start
 
 SERVE = ("serve", "calculator.py", "--port", "0", "--transport")
@@ -171,15 +174,43 @@ def test_a_name_of_this_machine_is_listened_on_at_all_its_addresses(start: Start
         assert post(url.replace("localhost", "127.0.0.1"), OPENING)[0] == 200
 
 
-def test_a_busy_port_is_one_line(run: Run) -> None:
+@pytest.mark.parametrize(
+    ("options", "named"), [(["--port"], "--port"), (["--port", "0", "--admin-port"], "admin port (--admin-port)")]
+)
+def test_a_busy_port_is_one_line_that_names_its_option(run: Run, options: list[str], named: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        done = run("serve", "calculator.py", "--transport", "http", "--port", str(port))
+        done = run("serve", "calculator.py", "--transport", "http", *options, str(port))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-1] == (
         f"bridge: cannot listen on 127.0.0.1:{port}: Address already in use; "
-        "choose another port (0 for a free one), or end the program that listens there"
+        f"choose another {named} (0 for a free one), or end the program that listens there"
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--redis-url", "localhost:6379"], 2, "bridge serve: --redis-url begins with redis://, rediss:// or unix://"),
+        (["--event-callback-origins", "ftp:x"], 2, "bridge serve: --event-callback-origins: 'ftp:x' is not an origin"),
+        (["--event-webhooks"], 0, "bridge serve: --event-webhooks has no effect; add --api-keys or --oauth-issuer"),
+        (["--limits-claim", "limits"], 0, "bridge serve: --limits-claim has no effect; add --oauth-issuer"),
+    ],
+)
+def test_a_check_reports_values_that_cannot_be_used_and_options_without_effect(
+    run: Run, options: list[str], code: int, message: str
+) -> None:
+    done = run("serve", "calculator.py", "--transport", "http", "--check", *options)
+    assert done.returncode == code
+    assert any(line.startswith(message) for line in done.stderr.splitlines()), done.stderr
+
+
+def test_a_check_names_the_file_the_server_and_the_key_of_a_wrong_type(run: Run, directory: Path) -> None:
+    servers = {"a": {"command": "x", "maxMemoryMib": "12"}, "b": forks.entry("-m", "bridge", "serve", "calculator.py")}
+    (directory / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    done = run("serve", "mcp.json", "--transport", "http", "--check")
+    line = f"{directory / 'mcp.json'}: server 'a', 'maxMemoryMib': must be a whole number"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, line)
 
 
 @pytest.mark.parametrize(

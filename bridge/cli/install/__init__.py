@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     "client_name",
     type=click.Choice(list(CLIENTS)),
     required=True,
-    help="Client whose configuration is written.",
+    metavar="CLIENT",
+    help=f"Client whose configuration is written: {', '.join(CLIENTS)}.",
 )
 @click.option("--name", help="Name of the server in the configuration; by default derived from the target.")
 @click.option(

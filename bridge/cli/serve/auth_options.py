@@ -96,10 +96,15 @@ class AuthOptions:
         heading=_SCOPES,
     )
 
+    @property
+    def are_callers_known(self) -> bool:
+        """True if callers need credentials."""
+        return bool(self.api_key or self.api_keys or self.oauth_issuer)
+
     def auth(self, ctx: click.Context) -> Auth | None:
         """Build the authentication; None without credentials."""
         self._check(ctx)
-        if not (self.api_key or self.api_keys or self.oauth_issuer):
+        if not self.are_callers_known:
             return None
         from bridge.server.auth import Auth  # noqa: PLC0415 - only with authentication
 
@@ -141,7 +146,7 @@ class AuthOptions:
             raise click.UsageError("--oauth-introspection-url needs --oauth-client-id and --oauth-client-secret", ctx)
         if len(several := [name for name, value in sources.items() if value]) > 1:
             raise click.UsageError(f"{' and '.join(several)} exclude each other: leave one out", ctx)
-        if (self.required_scope or self.tool_scope) and not (self.api_key or self.api_keys or self.oauth_issuer):
+        if (self.required_scope or self.tool_scope) and not self.are_callers_known:
             raise click.UsageError("scopes need credentials: give --oauth-issuer or --api-keys", ctx)
 
     def _key_verifiers(self, ctx: click.Context) -> list[TokenVerifier]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth import Auth
 
+_REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
 _MIN_KEY_BYTES = 32
 _ADMINISTRATION = "Administration"
 MAX_DRAIN_SECONDS = 30.0
@@ -75,7 +76,11 @@ class ScalingOptions:
         return self.redis_url is not None and self.workers == 1 and not self.state_keys
 
     def check(self, ctx: click.Context, *, transport: str) -> None:
-        """Check that the options allow several workers."""
+        """Check the URL of Redis, and that the options allow several workers."""
+        if self.redis_url is not None and not self.redis_url.startswith(_REDIS_SCHEMES):
+            raise click.UsageError(
+                f"--redis-url begins with {', '.join(_REDIS_SCHEMES[:-1])} or {_REDIS_SCHEMES[-1]}", ctx
+            )
         if self.workers == 1:
             return
         if transport == "sse":

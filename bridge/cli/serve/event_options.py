@@ -28,7 +28,7 @@ class EventServeOptions:
 
     def options(self, ctx: click.Context) -> EventOptions | None:
         """Build the options; None for the defaults."""
-        if not self.event_webhooks:
+        if not self.event_webhooks and not self.event_callback_origins:
             return None
-        with usage_errors(ctx, DefinitionError):
-            return EventOptions(webhooks=True, callback_origins=self.event_callback_origins)
+        with usage_errors(ctx, DefinitionError, "--event-callback-origins"):
+            return EventOptions(webhooks=self.event_webhooks, callback_origins=self.event_callback_origins)

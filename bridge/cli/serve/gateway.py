@@ -179,7 +179,8 @@ def _unmatched(profiles: Sequence[Profile], servers: Sequence[ServerConfig]) -> 
 
 def _problems_of(servers: Sequence[ServerConfig]) -> tuple[str, ...]:
     """Return what makes servers unusable: errors in their entries, and programs that cannot be found."""
-    found = [str(problem) for server in servers for problem in server.transport.problems]
+    unusable = [server.transport for server in servers if server.transport.problems]
+    found = [f"{transport.redacted()}: {problem}" for transport in unusable for problem in transport.problems]
     programs = {each.name: each.transport for each in servers if isinstance(each.transport, StdioTransport)}
     missing = {name: transport.missing_program for name, transport in programs.items()}
     lost = (f"server {name!r}: command not found: {program!r}" for name, program in missing.items() if program)

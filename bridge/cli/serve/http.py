@@ -66,11 +66,12 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     targets = targets_of(ctx, texts, options)
     name = name_of(targets, options)
     local, _ = split_targets(targets)
+    if inheritance is None:
+        warn_unused_options(ctx, options)
     if options.check:
         _serve_here(ctx, targets, options, auth, [], None)
         return
     if inheritance is None:
-        warn_unused_options(ctx, options)
         options.tasks.reach_store()
         options.scaling.reach_redis()  # at start only; later outages are tolerated
         if options.scaling.has_private_state_key:
@@ -78,7 +79,9 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
                 "bridge serve: other replicas cannot decrypt the state that clients carry between the rounds of a "
                 "call; set the same BRIDGE_STATE_KEYS for all replicas"
             )
-    sockets = manager.sockets or sockets_module.bind(addresses) if inheritance is None else inheritance.sockets
+    sockets = (
+        manager.sockets or sockets_module.bind(addresses, "--port") if inheritance is None else inheritance.sockets
+    )
     workers = options.scaling.workers
     if inheritance is not None or not ((options.reload and local) or workers > 1):
         _serve_here(ctx, targets, options, auth, sockets, inheritance)

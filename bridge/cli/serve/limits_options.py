@@ -136,7 +136,7 @@ class LimitsOptions:
             return None
         with usage_errors(ctx, DefinitionError):
             return Limits(
-                rate=None if self.rate is None else Rate.read(self.rate),
+                rate=None if self.rate is None else _read("--rate", Rate.read, self.rate),
                 concurrency=self.concurrency,
                 max_streams=self.max_streams,
                 tool_rates=_by_tool("--tool-rate", self.tool_rate, Rate.read),
@@ -168,14 +168,22 @@ def _by_tool(option_name: str, texts: Iterable[str], read: Callable[[str], _Valu
             raise DefinitionError(
                 f"{option_name} has the form TOOL={'N/SECONDS' if 'rate' in option_name else 'N'}, not {text!r}"
             )
-        found[tool.strip()] = read(value)
+        found[tool.strip()] = _read(option_name, read, value)
     return found
+
+
+def _read(option_name: str, read: Callable[[str], _Value], text: str) -> _Value:
+    """Read a value; an error names its option."""
+    try:
+        return read(text)
+    except DefinitionError as error:
+        raise DefinitionError(f"{option_name}: {error}") from error
 
 
 def _counts_by_tool(option_name: str, texts: Iterable[str]) -> dict[str, int]:
     def count(text: str) -> int:
-        if not text.strip().isdecimal():
-            raise DefinitionError(f"{option_name} takes a whole number, not {text!r}")
+        if not text.strip().isdecimal() or int(text) < 1:
+            raise DefinitionError(f"a whole number of at least 1 is needed, not {text!r}")
         return int(text)
 
     return _by_tool(option_name, texts, count)

@@ -167,8 +167,15 @@ def warn_unused_options(ctx: click.Context, options: ServeOptions) -> None:
         "audit_log_kept_files": (has_audit_log, "--audit-log"),
         "pin_mode": (options.upstream.pins is not None, "--pins"),
         "event_callback_origins": (options.events.event_webhooks, "--event-webhooks"),
+        "team_claim": (bool(options.auth.oauth_issuer), "--oauth-issuer"),
+        "team_scope": (bool(options.auth.oauth_issuer), "--oauth-issuer"),
+        "limits_claim": (bool(options.auth.oauth_issuer), "--oauth-issuer"),
     }
     if options.transport != "stdio":
+        needed["event_webhooks"] = (
+            options.auth.are_callers_known,
+            "--api-keys or --oauth-issuer, since only authenticated callers may name callbacks",
+        )
         needed["admin_host"] = (options.operations.admin_port is not None, "--admin-port")
         needed["path"] = (options.transport == "http", "--transport http, since SSE is served at /sse")
     for option in typed_options(ctx):

@@ -30,7 +30,7 @@ from bridge.client.auth.login import Login, SdkTokenStorage
 from bridge.client.auth.server_validation import AllowedAddresses
 from bridge.client.transports.received_data import authority_client
 from bridge.errors import WireError
-from bridge.private_files import state_folder
+from bridge.private_files import naming, state_folder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -149,7 +149,7 @@ class LoginStore:
         descriptor, name = mkstemp(dir=self.folder, prefix=f".{key}.", suffix=".new")  # mkstemp makes it 0600
         new = Path(name)
         try:
-            with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
+            with naming(path), open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
                 file.write(login.model_dump_json(exclude_none=True, indent=1).encode())
                 file.flush()
                 os.fsync(descriptor)

@@ -35,6 +35,7 @@ _JSON_NAMES = {
     "string": "text",
     "list": 'a list, such as ["one", "two"]',
     "dictionary": "an object",
+    "integer": "a whole number",
     "number": "a number",
     "boolean": "true or false",
 }

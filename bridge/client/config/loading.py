@@ -161,7 +161,7 @@ def parse_config(
     locks = LockFiles(root.pinning, variables, diagnostics, are_read=reads_pins)
     disabled = tuple(name for name, raw in root.servers.items() if isinstance(raw, Mapping) and is_disabled(raw))
     enabled = {name: raw for name, raw in root.servers.items() if name not in disabled}
-    read = [_read_server(name, raw, variables, locks, diagnostics) for name, raw in enabled.items()]
+    read = [_read_server(name, raw, variables, locks, diagnostics, source) for name, raw in enabled.items()]
     is_usable = any(not server.transport.problems for server in read)
     is_of_one_server = not of_the_file and all(problem.server is not None for problem in diagnostics.problems)
     if diagnostics.problems and not (is_usable and is_of_one_server):
@@ -197,14 +197,16 @@ def _folder_of(path: Path) -> Path:
     return folder.parent if folder.name in _HOST_FOLDERS else folder
 
 
-def _read_server(name: str, raw: Any, variables: Variables, locks: LockFiles, diagnostics: Diagnostics) -> ServerConfig:
+def _read_server(
+    name: str, raw: Any, variables: Variables, locks: LockFiles, diagnostics: Diagnostics, source: str
+) -> ServerConfig:
     """Read one server; an unusable entry becomes a server with an `UnusableTransport`."""
     before = len(diagnostics.problems)
     config = _usable_server(name, raw, variables, locks, diagnostics)
     problems = tuple(diagnostics.problems[before:])
     if config is not None and not problems:
         return config
-    transport = UnusableTransport(problems)
+    transport = UnusableTransport(problems, source)
     if config is not None:
         return replace(config, transport=transport)
     is_required = isinstance(raw, Mapping) and raw.get("required") is True

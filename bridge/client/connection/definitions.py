@@ -36,6 +36,7 @@ class KeptDefinitions:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._lists: dict[str, Listed] = {}
+        self._is_failing = False
         self.info: ServerInfo | None = None
         if path is not None:
             self._read(path)
@@ -90,8 +91,12 @@ class KeptDefinitions:
             with os.fdopen(open_private(part, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
                 file.write(text)
             part.replace(path)
+            self._is_failing = False
         except OSError as error:
-            _logger.warning("the definitions of a server cannot be kept in %s: %s", path, error)
+            if not self._is_failing:  # a start writes each kind of list
+                reason = error.strerror or error
+                _logger.warning("the definitions of a server cannot be kept in %s: %s", path, reason)
+            self._is_failing = True
             with suppress(OSError):
                 part.unlink()
 

@@ -22,7 +22,7 @@ from bridge.client.connection.backlog import Backlog
 from bridge.client.connection.cancelled_calls import CancelledCalls
 from bridge.client.connection.direct_calls import DirectCalls
 from bridge.client.connection.status import ServerInfo, Wakeup
-from bridge.client.connection.usage import Usage
+from bridge.client.connection.usage import SessionUsage
 from bridge.client.transports.link import Link, NoLink, SessionExpiredError
 from bridge.client.transports.received_data import json_in
 from bridge.protocol.param_headers import param_headers
@@ -95,7 +95,7 @@ class Session:
         self.suspicion = anyio.Event()
         self.checked = anyio.Event()
         self.answers = 0
-        self.usage = Usage()
+        self.usage = SessionUsage()
         self.ready_at = 0.0
         self.headers: dict[str, HeaderNames] = {}
         self.labels = PeerLabels("memory", "")  # until the handshake

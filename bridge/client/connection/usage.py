@@ -1,4 +1,4 @@
-"""Usage of a session, by which a server that nothing needs is found."""
+"""SessionUsage of a session, by which a server that nothing needs is found."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 
-class Usage:
+class SessionUsage:
     """Responses of a session that are not of calls, and its tasks.
 
     Attributes:

@@ -69,7 +69,7 @@ async def rest_of_data(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield bytes(data)
 
 
-class EventReader:
+class EventParser:
     """Reads the events of one stream, in the pieces in which it is received.
 
     Args:

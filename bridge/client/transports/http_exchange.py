@@ -9,7 +9,7 @@ from urllib.request import getproxies
 import httpx2
 
 from bridge.client.auth.ready import ReadyAuth
-from bridge.client.transports.event_stream import EventReader
+from bridge.client.transports.event_stream import EventParser
 from bridge.client.transports.received_data import (
     LARGE_BYTES,
     MAX_MESSAGE_BYTES,
@@ -63,11 +63,11 @@ class ResponseHandler(Protocol):
     def receive_event(self, request: PendingRequest, data: bytes) -> None:
         """Handle the message in an event of a request's own stream."""
 
-    def stream_ended(self, request: PendingRequest, reader: EventReader, error: Exception | None) -> None:
+    def stream_ended(self, request: PendingRequest, reader: EventParser, error: Exception | None) -> None:
         """Handle the end of a request's own stream."""
 
 
-class Exchange:
+class HttpExchange:
     """Request over an own connection; receives its response."""
 
     __slots__ = ("_connection", "_is_abandoned", "_link", "_request", "stream")
@@ -113,7 +113,7 @@ class EventFeed:
         self._link = link
         self._request = request
         self._stream = stream
-        self._reader = EventReader(MAX_MESSAGE_BYTES)
+        self._reader = EventParser(MAX_MESSAGE_BYTES)
         self._waiting_bytes = 0
         self._has_tried = False  # to pass a long event on
 

@@ -13,7 +13,7 @@ import anyio
 import httpx2
 
 from bridge.client.auth.errors import SignInError
-from bridge.client.transports.event_stream import EventReader
+from bridge.client.transports.event_stream import EventParser
 from bridge.client.transports.http_client import UNAUTHORIZED, closed
 from bridge.client.transports.http_link import HttpLink, NoEventStreamError
 from bridge.client.transports.received_data import MAX_MESSAGE_BYTES, SUCCESS, media_type
@@ -47,7 +47,7 @@ class SseLink(HttpLink):
         try:
             response = await self._opened()
             try:
-                reader, chunks = EventReader(MAX_MESSAGE_BYTES), aiter(response.aiter_bytes())
+                reader, chunks = EventParser(MAX_MESSAGE_BYTES), aiter(response.aiter_bytes())
                 waiting = await self._begin(reader, chunks)
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._read, reader, chunks, waiting)
@@ -76,7 +76,7 @@ class SseLink(HttpLink):
             raise NoEventStreamError("its answer is not an event stream")
         return response
 
-    async def _begin(self, reader: EventReader, chunks: AsyncIterator[bytes]) -> list[dict[bytes, bytes]]:
+    async def _begin(self, reader: EventParser, chunks: AsyncIterator[bytes]) -> list[dict[bytes, bytes]]:
         """Read the endpoint for messages, the first event of the stream; return the events received with it."""
         async for chunk in chunks:
             events = list(reader.events(chunk))
@@ -91,7 +91,7 @@ class SseLink(HttpLink):
                     raise httpx2.RemoteProtocolError("its event stream does not begin with an endpoint for messages")
         raise httpx2.RemoteProtocolError("its event stream does not begin with an endpoint for messages")
 
-    async def _read(self, reader: EventReader, chunks: AsyncIterator[bytes], waiting: list[dict[bytes, bytes]]) -> None:
+    async def _read(self, reader: EventParser, chunks: AsyncIterator[bytes], waiting: list[dict[bytes, bytes]]) -> None:
         error: Exception = httpx2.RemoteProtocolError("the server ended its stream")
         try:
             for event in waiting:

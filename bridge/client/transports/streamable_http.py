@@ -18,9 +18,9 @@ import anyio
 import httpx2
 
 from bridge.client.auth.errors import SignInError
-from bridge.client.transports.event_stream import EventReader
+from bridge.client.transports.event_stream import EventParser
 from bridge.client.transports.http_client import UNAUTHORIZED, closed
-from bridge.client.transports.http_exchange import EventFeed, Exchange, own_connections
+from bridge.client.transports.http_exchange import EventFeed, HttpExchange, own_connections
 from bridge.client.transports.http_link import HttpLink, unfollowed
 from bridge.client.transports.received_data import (
     LARGE_BYTES,
@@ -150,7 +150,7 @@ class StreamableHttpLink(HttpLink):
         text = request.text
         data = b"%b%bcontent-length: %d\r\n\r\n%b" % (head, signature, len(text), text)
         request.is_sent = True
-        request.carrier = exchange = Exchange(self, request, connection)
+        request.carrier = exchange = HttpExchange(self, request, connection)
         connection.send(data, exchange, MAX_MESSAGE_BYTES if request.stream is None else LARGE_BYTES)
 
     def _head(self, request: PendingRequest) -> bytes:
@@ -234,7 +234,7 @@ class StreamableHttpLink(HttpLink):
         except ValueError as error:
             request.fail(ProtocolError(PARSE_ERROR, f"Failed to parse SSE message: {error}"))
 
-    def stream_ended(self, request: PendingRequest, reader: EventReader, error: Exception | None) -> None:
+    def stream_ended(self, request: PendingRequest, reader: EventParser, error: Exception | None) -> None:
         """Resume the stream of a request that has no outcome, if that is possible."""
         if request.is_over:
             return
@@ -298,7 +298,7 @@ class StreamableHttpLink(HttpLink):
             elif kind.startswith("application/json"):
                 self._receive_json(request, await response.aread())
             elif kind.startswith("text/event-stream"):
-                await self._read_events(request, response, EventReader(MAX_MESSAGE_BYTES))
+                await self._read_events(request, response, EventParser(MAX_MESSAGE_BYTES))
             else:
                 request.fail(ProtocolError(INVALID_REQUEST, f"Unexpected content type: {kind}"))
         finally:
@@ -312,7 +312,7 @@ class StreamableHttpLink(HttpLink):
             stream = response.extensions.get("network_stream")
             self._connections.address = None if stream is None else stream.get_extra_info("server_addr")
 
-    async def _read_events(self, request: PendingRequest, response: httpx2.Response, reader: EventReader) -> None:
+    async def _read_events(self, request: PendingRequest, response: httpx2.Response, reader: EventParser) -> None:
         """Read an event stream until the outcome of its request, which may be resumed after its end."""
         error: Exception | None = None
         try:
@@ -330,7 +330,7 @@ class StreamableHttpLink(HttpLink):
 
     # --- streams of the server ----------------------------------------------------------------------------------------
 
-    async def _resume(self, request: PendingRequest, reader: EventReader) -> None:
+    async def _resume(self, request: PendingRequest, reader: EventParser) -> None:
         """Resume the stream of a request after its last event (MCP, Transports, "Resumability and Redelivery")."""
         for _ in range(_MAX_RESUMPTIONS):
             await anyio.sleep(_RESUME_SECONDS if reader.retry_seconds is None else reader.retry_seconds)
@@ -347,7 +347,7 @@ class StreamableHttpLink(HttpLink):
 
     async def _listen(self) -> None:
         """Receive what a server of the handshake era sends of itself, while the session lasts."""
-        reader, failures = EventReader(MAX_MESSAGE_BYTES), 0
+        reader, failures = EventParser(MAX_MESSAGE_BYTES), 0
         while failures < _MAX_RESUMPTIONS:
             response = await self._get(reader.last_id)
             if self._has_listened is not None:

@@ -127,6 +127,8 @@ class UnusableTransport(Transport):
 
     problems: tuple[ConfigProblem, ...]
     """Problems of this server's configuration."""
+    source: str = "the configuration"
+    """Name of the file, or of another source, for messages."""
 
     @property
     def reason(self) -> str:
@@ -135,8 +137,8 @@ class UnusableTransport(Transport):
         return f"its configuration cannot be used: {problems}"
 
     def redacted(self) -> str:
-        """A description of the address."""
-        return "nowhere"
+        """The source of the entry, which has no address."""
+        return self.source
 
     def scrub(self, text: str) -> str:
         """Return the text unchanged: problems contain no secrets."""
@@ -148,5 +150,5 @@ class UnusableTransport(Transport):
         Raises:
             TransportFailedError: Always.
         """
-        hint = "fix its entry; other servers are not affected"
+        hint = f"fix its entry in {self.source}; other servers are not affected"
         raise TransportFailedError(Cause(self.reason, hint, is_permanent=True))

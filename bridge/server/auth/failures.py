@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from bridge.server.http.responses import NO_STORE, send_counted_error
+from bridge.server.http.responses import NO_STORE, refusal_response, send_response
 from bridge.server.limits.accounts import Accounts
 from bridge.server.limits.guard import delay_refusal
 from bridge.server.limits.limits import Limits, Rate
@@ -103,7 +103,7 @@ async def send_challenge(send: Send, challenge: Challenge, metadata_url: str | N
         headers.append((b"retry-after", b"%d" % math.ceil(challenge.retry_after_seconds)))
     if challenge.status != _UNAVAILABLE:
         headers.append((b"www-authenticate", _www_authenticate(challenge, metadata_url).encode("latin-1", "replace")))
-    await send_counted_error(send, challenge.status, json.dumps(body).encode(), headers)
+    await send_response(send, refusal_response(json.dumps(body).encode(), challenge.status, headers))
 
 
 def _www_authenticate(challenge: Challenge, metadata_url: str | None) -> str:

@@ -53,7 +53,7 @@ class Scripts:
 
 
 class ToolCalls:
-    """Calls of tools during one request (`bridge.server.code.script.Calls`).
+    """Calls of tools during one request (`bridge.server.code.script.ScriptCalls`).
 
     Args:
         exchange: The request, which runs a script.
@@ -82,7 +82,7 @@ class ToolCalls:
         self._scripts.savings.add("code", RUN_TOOL, tokens_of_chars(max(0, self._read_chars - returned_chars)))
 
     async def call(self, number: int, tool: str, arguments: Mapping[str, Any], answers: Json) -> Json:
-        """Call a tool; see `bridge.server.code.script.Calls`."""
+        """Call a tool; see `bridge.server.code.script.ScriptCalls`."""
         outer = self._exchange
         params: Json = {"name": tool, "arguments": arguments, **answers}
         if meta := dict(outer.meta):

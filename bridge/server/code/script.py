@@ -38,7 +38,7 @@ MAX_STATE_CHARS = 1_000_000
 _MAX_CONCURRENT_CALLS = 16
 
 
-class Calls(Protocol):
+class ScriptCalls(Protocol):
     """Makes the calls of one script."""
 
     def place(self) -> AbstractContextManager[None]:
@@ -96,7 +96,7 @@ class Script:
         limits: Its limits.
     """
 
-    def __init__(self, code: str, functions: ToolFunctions, calls: Calls, limits: CodeLimits) -> None:
+    def __init__(self, code: str, functions: ToolFunctions, calls: ScriptCalls, limits: CodeLimits) -> None:
         self._code = code
         self._functions = functions
         self._tool_calls = calls

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 RUN_TOOL = "run_code"
 """Name of the code tool."""
 CALLS_PARAMETER = "bridge.code.calls"
-"""Parameter of the invocation that makes the calls of a script; see `bridge.server.code.script.Calls`."""
+"""Parameter of the invocation that makes the calls of a script; see `bridge.server.code.script.ScriptCalls`."""
 
 
 class CurrentFunctions:

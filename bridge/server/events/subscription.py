@@ -27,7 +27,28 @@ ROTATION_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
+class _Stored:
+    """Base of what is stored as JSON."""
+
+    def to_json(self) -> bytes:
+        """Return it as JSON."""
+        return to_json(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """Return what `to_json` has written.
+
+        Raises:
+            ValueError: It is malformed.
+        """
+        try:
+            return cls(**from_json(text))
+        except TypeError as error:
+            raise ValueError(repr(error)) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription(_Stored):
     """A webhook of a caller."""
 
     id: str
@@ -91,23 +112,9 @@ class Subscription:
         is_recent = self.previous_secret is not None and now < self.rotated_at + ROTATION_SECONDS
         return [self.secret, *([self.previous_secret] if is_recent and self.previous_secret else [])]
 
-    def to_json(self) -> bytes:
-        """Return it as JSON."""
-        return to_json(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: bytes) -> Self:
-        """Return a subscription that `to_json` has written.
-
-        Raises:
-            ValueError: It is malformed.
-        """
-        read: Self = _read(cls, text)
-        return read
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryState:
+class DeliveryState(_Stored):
     """State of the deliveries of a subscription."""
 
     created_at: float
@@ -122,20 +129,6 @@ class DeliveryState:
     """Time since which deliveries fail; None after a success."""
     suspended_at: float | None = None
     """Time at which deliveries were suspended, until the caller asks again; None if they go on."""
-
-    def to_json(self) -> bytes:
-        """Return it as JSON."""
-        return to_json(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: bytes) -> Self:
-        """Return a state that `to_json` has written.
-
-        Raises:
-            ValueError: It is malformed.
-        """
-        read: Self = _read(cls, text)
-        return read
 
     def to_wire(self) -> Json:
         """Return the ``deliveryStatus``, as it was before the caller has asked again."""
@@ -156,10 +149,3 @@ def subscription_id(caller: Caller, url: str, name: str, arguments: Mapping[str,
 def time_text(seconds: float) -> str:
     """Return a time as ISO 8601, in UTC and whole seconds."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _read(kind: Any, text: bytes) -> Any:
-    try:
-        return kind(**from_json(text))
-    except TypeError as error:
-        raise ValueError(repr(error)) from error

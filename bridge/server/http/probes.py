@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import Event, move_on_after
 
 from bridge.server.http.pages import is_below
-from bridge.server.http.responses import NO_STORE, send_error, send_json
+from bridge.server.http.responses import JSON_HEADERS, NO_STORE, Response, send_error, send_response
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -278,4 +278,5 @@ async def _answer(scope: Scope, send: Send, status: int, content: Mapping[str, A
     is_allowed = scope["method"] in METHODS
     body = json.dumps(content if is_allowed else {"error": "only GET is answered here"}, ensure_ascii=False).encode()
     headers = [NO_STORE] if is_allowed else [NO_STORE, (b"allow", ", ".join(METHODS).encode())]
-    await send_json(send, status if is_allowed else 405, body, headers, is_head=scope["method"] == "HEAD")
+    response = Response(body, status if is_allowed else 405, (*JSON_HEADERS, *headers))
+    await send_response(send, response, is_head=scope["method"] == "HEAD")

@@ -61,9 +61,8 @@ async def send_error(
     """
     found = {"limit": limit, "retryAfterSeconds": retry_after_seconds}
     data = {key: value for key, value in found.items() if value is not None}
-    body = refusal(ProtocolError(code, message, data or None))
-    headers = [] if retry_after_seconds is None else [(b"retry-after", b"%d" % retry_after_seconds)]
-    await send_counted_error(send, status, body, headers)
+    headers = () if retry_after_seconds is None else ((b"retry-after", b"%d" % retry_after_seconds),)
+    await send_response(send, error_response(ProtocolError(code, message, data or None), status, headers=headers))
 
 
 @dataclass(slots=True)
@@ -105,12 +104,15 @@ def error_response(
         message_id: Id of the request; None if it is not known.
         headers: Further headers.
     """
-    if message_id is not None:
-        body = answer(message_id, error)
-    else:
-        body = refusal(error)
-        if (observer := current.observer()) is not None:
-            observer.refused(status, body)
+    if message_id is None:
+        return refusal_response(refusal(error), status, headers)
+    return Response(answer(message_id, error), status, (*JSON_HEADERS, *headers))
+
+
+def refusal_response(body: bytes, status: int, headers: Iterable[Header] = ()) -> Response:
+    """Return a response with JSON to a request that is refused, which counts in the metrics."""
+    if (observer := current.observer()) is not None:
+        observer.refused(status, body)
     return Response(body, status, (*JSON_HEADERS, *headers))
 
 
@@ -165,32 +167,8 @@ class AsgiBody:
             self.is_open = False
 
 
-async def send_response(send: Send, response: Response) -> None:
-    """Send a complete response."""
+async def send_response(send: Send, response: Response, *, is_head: bool = False) -> None:
+    """Send a complete response; without its body to a HEAD request."""
     headers = [*response.headers, (b"content-length", b"%d" % len(response.body))]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": response.body})
-
-
-async def send_json(
-    send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = (), *, is_head: bool = False
-) -> None:
-    """Answer a request with JSON.
-
-    Args:
-        send: Sends the response.
-        status: HTTP status.
-        body: The JSON.
-        headers: Further headers.
-        is_head: True for a HEAD request, whose response has no body.
-    """
-    length = (b"content-length", b"%d" % len(body))
-    await send({"type": "http.response.start", "status": status, "headers": [CONTENT_TYPE, length, *headers]})
-    await send({"type": "http.response.body", "body": b"" if is_head else body})
-
-
-async def send_counted_error(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
-    """Answer a refused request as `send_json`, and count it in the metrics."""
-    if (observer := current.observer()) is not None:
-        observer.refused(status, body)
-    await send_json(send, status, body, headers)
+    await send({"type": "http.response.body", "body": b"" if is_head else response.body})

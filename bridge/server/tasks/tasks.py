@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.access import Access
     from bridge.server.tasks.options import TaskOptions
-    from bridge.server.tasks.work import Calls, Work
+    from bridge.server.tasks.work import TaskServer, Work
     from bridge.tools.caller import Caller
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
@@ -58,7 +58,7 @@ _CLEANUP_SECONDS = 1.5
 class Tasks:
     """The tasks of one server."""
 
-    def __init__(self, calls: Calls, options: TaskOptions) -> None:
+    def __init__(self, calls: TaskServer, options: TaskOptions) -> None:
         self.options = options
         self._calls = calls
         self._kept = StoredTasks(options, self._expire)

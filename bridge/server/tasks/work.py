@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _AFTER = TaskPolicy(starts_at_once=False)
 
 
-class Calls(Protocol):
-    """Runs the calls of a server: a `bridge.server.calls.Calls`."""
+class TaskServer(Protocol):
+    """Server whose calls become tasks: a `bridge.server.core.ServerCore`."""
 
     name: str
     tools: ToolBox
@@ -75,13 +75,13 @@ class TaskCall(NamedTuple):
         """The policy of the tool; without one, the call may become a task after a time."""
         return self.tool.task or _AFTER
 
-    def start(self, calls: Calls, watched: TaskTelemetry | None) -> Work:
+    def start(self, calls: TaskServer, watched: TaskTelemetry | None) -> Work:
         """Start the call; see `start_work`."""
         return start_work(calls, self.tool.name, self.arguments, self.context, self.access, watched)
 
 
 def start_work(
-    calls: Calls,
+    calls: TaskServer,
     name: str,
     arguments: Mapping[str, Any],
     context: InvocationContext,

@@ -73,11 +73,16 @@ async def test_calls_of_all_callers_are_bounded() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--rate", "often"], "a rate is written N/SECONDS, such as 100/60, not 'often'"),
+        (["--rate", "often"], "--rate: a rate is written N/SECONDS, such as 100/60, not 'often'"),
+        (["--team-rate", "data"], "--team-rate: a rate is written N/SECONDS, such as 100/60, not 'data'"),
+        (["--team-bytes", "ops=x"], "--team-bytes: bytes in a period are written SIZE/TIME, such as 50MiB/1h, not 'x'"),
         (["--tool-rate", "10/60"], "--tool-rate has the form TOOL=N/SECONDS, not '10/60'"),
-        (["--tool-concurrency", "add=many"], "--tool-concurrency takes a whole number, not 'many'"),
-        (["--tool-concurrency", "add=0"], "tool_concurrency['add'] must be a whole number of at least 1, not 0"),
-        (["--tool-max-result-bytes", "add=-1"], "--tool-max-result-bytes takes a whole number, not '-1'"),
+        (["--tool-concurrency", "add=many"], "--tool-concurrency: a whole number of at least 1 is needed, not 'many'"),
+        (["--tool-concurrency", "add=0"], "--tool-concurrency: a whole number of at least 1 is needed, not '0'"),
+        (
+            ["--tool-max-result-bytes", "add=-1"],
+            "--tool-max-result-bytes: a whole number of at least 1 is needed, not '-1'",
+        ),
     ],
 )
 def test_what_is_no_limit_is_refused_at_the_start(run: Run, arguments: list[str], said: str) -> None:

@@ -60,8 +60,8 @@ def test_a_redis_that_is_not_there_is_one_line_without_its_password(run: Run) ->
 
 def test_a_url_that_is_none_of_redis_is_one_line(run: Run) -> None:
     done = run(*SERVE, "--redis-url", "http://127.0.0.1")
-    assert done.returncode == 1
-    assert "bridge: invalid Redis URL: " in done.stderr
+    assert done.returncode == 2
+    assert "bridge serve: --redis-url begins with redis://, rediss:// or unix://" in done.stderr
 
 
 def test_without_the_extra_the_remedy_is_named(run: Run, directory: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.client.transports import event_stream
-from bridge.client.transports.event_stream import EventReader
+from bridge.client.transports.event_stream import EventParser
 from bridge.client.transports.received_data import ResponseTooLongError
 
 if TYPE_CHECKING:
@@ -67,17 +67,17 @@ async def test_messages_are_the_same_however_they_are_cut(
         long = [f"data: {'x' * LIMIT}", "data: y"] if is_long else []
         text += end.join([*lines, *long, "", ""])
     text += "" if is_ended else "data: lost"
-    reader = EventReader(2**20)
+    reader = EventParser(2**20)
     found = [data for chunk in split(text.encode(), seed) for data in reader.feed(chunk)]
     assert found == await expected_of(text.encode())
 
 
 async def test_an_event_that_is_cut_off_is_none() -> None:
-    assert list(EventReader(2**16).feed(b"data: 1\r\rdata: 2\r")) == [b"1"]
+    assert list(EventParser(2**16).feed(b"data: 1\r\rdata: 2\r")) == [b"1"]
 
 
 async def test_an_event_that_does_not_end_is_kept_no_further_than_the_limit() -> None:
-    reader = EventReader(2**16)
+    reader = EventParser(2**16)
     for _ in range(65):
         assert list(reader.feed(b"data: " + b"x" * 1000)) == []
     with pytest.raises(ResponseTooLongError, match=r"an event of its answer is longer than 0\.0625 MiB"):
@@ -85,14 +85,14 @@ async def test_an_event_that_does_not_end_is_kept_no_further_than_the_limit() ->
 
 
 async def test_a_complete_event_passes_before_the_next_chunk_is_read() -> None:
-    reader = EventReader(2**16)
+    reader = EventParser(2**16)
     assert list(reader.feed(b"data: 1\n\ndata: ")) == [b"1"]
     assert list(reader.feed(b"2\n")) == []
     assert list(reader.feed(b"\n")) == [b"2"]
 
 
 async def test_what_a_stream_is_resumed_from_is_kept() -> None:
-    reader = EventReader(2**16)
+    reader = EventParser(2**16)
     list(reader.feed(b"id: 7\nretry: 1500\n\nid: 8\n\nretry: soon\nid: \0\n\nid: 9\n"))
     assert (reader.last_id, reader.retry_seconds) == (b"8", 1.5)
 
@@ -100,4 +100,4 @@ async def test_what_a_stream_is_resumed_from_is_kept() -> None:
 async def test_an_event_of_too_many_lines_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "MAX_EVENT_LINES", 2**17)
     with pytest.raises(ResponseTooLongError, match="an event of its answer has more than 131,072 lines"):
-        list(EventReader(2**20).feed(b"data\n" * (2**17 + 2) + b"\n"))
+        list(EventParser(2**20).feed(b"data\n" * (2**17 + 2) + b"\n"))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bridge.server.tasks.running_task import RunningTask
     from bridge.server.tasks.shared.redis_store import Claim, RedisTaskStore, SharedRecord
     from bridge.server.tasks.store import TaskRecord
-    from bridge.server.tasks.work import Calls, Work
+    from bridge.server.tasks.work import TaskServer, Work
     from bridge.telemetry.tasks import TaskTelemetry
     from bridge.types import Json
 
@@ -61,7 +61,12 @@ class TaskRunner:
     """
 
     def __init__(
-        self, calls: Calls, options: TaskOptions, store: RedisTaskStore, start: Start, watched: TaskTelemetry | None
+        self,
+        calls: TaskServer,
+        options: TaskOptions,
+        store: RedisTaskStore,
+        start: Start,
+        watched: TaskTelemetry | None,
     ) -> None:
         self._calls = calls
         self._options = options

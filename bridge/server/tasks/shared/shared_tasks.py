@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bridge.server.tasks.running_task import RunningTask
     from bridge.server.tasks.shared.redis_store import RedisTaskStore, SharedRecord
     from bridge.server.tasks.store import TaskRecord
-    from bridge.server.tasks.work import Calls, TaskCall, Work
+    from bridge.server.tasks.work import TaskCall, TaskServer, Work
     from bridge.tools.caller import Caller
     from bridge.tools.task import Task
     from bridge.tools.tool import Tool
@@ -54,7 +54,7 @@ class SharedTasks(Tasks):
         store: The Redis.
     """
 
-    def __init__(self, calls: Calls, options: TaskOptions, store: RedisTaskStore) -> None:
+    def __init__(self, calls: TaskServer, options: TaskOptions, store: RedisTaskStore) -> None:
         super().__init__(calls, replace(options, store=None))
         self.options = options
         self._shared = store
