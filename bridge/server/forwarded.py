@@ -1,4 +1,4 @@
-"""What a gateway passes on to other servers: calls of their tools, requests of extensions, and tasks.
+"""Interfaces of a gateway that passes requests on to other servers: calls of their tools, requests of extensions, and tasks.
 
 A call is sent in the turn in which it was received, without a task:
 
