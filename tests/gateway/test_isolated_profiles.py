@@ -126,6 +126,8 @@ class World:
             Profile(name=SECRET, servers=(SECRET,)),
             Profile(name="mouse", servers=("mouse",)),
             Profile(name="found", servers=("mouse",), listing="search"),
+            Profile(name="asked", rename={"mouse_mouse": "squeak"}, approval=("squeak", "mouse_*"), listing="search"),
+            Profile(name="coded", servers=("mouse",), approval=("mouse_*",), listing="code"),
             Profile(name="part", include=("mouse_mouse", "mouse+mouse://listed/it"), rename={"mouse_mouse": "squeak"}),
         ]
         keys = ApiKeys(ApiKey("bob", BOB, profiles=("mouse", "found", "part")), ApiKey("root", ROOT))
@@ -203,6 +205,35 @@ def probes(word: str) -> list[dict[str, Any]]:
             found.append(request(method, {"name": name, "arguments": {}, "delivery": delivery}))
     found.append(request(f"mix/{word}", {}))
     return found
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+async def test_a_tool_with_approval_runs_in_no_way_without_it(world: World, era: str) -> None:
+    ways = {
+        "asked": [
+            *(call(name, {"text": "x"}) for name in ("squeak", "mouse_mouse", "mouse_mouse_job", "mouse_mouse_large")),
+            *(call("call_tool", {"name": name, "arguments": {}}) for name in ("squeak", "mouse_mouse_job")),
+        ],
+        "coded": [
+            call("mouse_mouse", {"text": "x"}),
+            call("run_code", {"code": "await mouse_mouse(text='x')"}),
+            call("run_code", {"code": "await call_tool('mouse_mouse', {'text': 'x'})"}),
+        ],
+    }
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with httpx.AsyncClient(timeout=DEADLINE_SECONDS) as http:
+            for profile, messages in ways.items():
+                client = Client(world, http, profile, ROOT, era)
+                for message in messages:
+                    answer = await client.ask(message)
+                    text = json.dumps(answer.get("result", {}).get("content"))
+                    assert "mouse x" not in text, (message, answer)
+                    assert "mouse mouse" not in text, (message, answer)
+                    if task := answer.get("result", {}).get("taskId"):
+                        state: Any = {}
+                        while state.get("status") not in {"input_required", "failed", "completed"}:
+                            state = (await client.ask(request("tasks/get", {"taskId": task})))["result"]
+                        assert state["status"] != "completed" or state["result"]["isError"], state
 
 
 LISTS = (

@@ -272,7 +272,9 @@ class BridgeApp(Starlette):
         ]
 
     def _cards(self, others: Iterable[Route], path: str | None, *, sse: bool) -> list[OwnRoute]:
-        """Return the routes of the server's card, which other routes may hide."""
+        """Return the routes of the server's card, which other routes may hide; none if its endpoint is not served."""
+        if self.profiles and path not in self._at:
+            return []
         hidden = [route.path for route in (*others, *self.own_routes)]
         auth = None if self._auth is None else self._auth.auth
         cards = card_routes(self._server, path=path, sse_path=STREAM_PATH if sse else None, auth=auth, hidden=hidden)

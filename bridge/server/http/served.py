@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from bridge.errors import DefinitionError
-from bridge.server.http.requests import MESSAGES_PATH
+from bridge.server.http.probes import ADMIN_PATH, PATHS
+from bridge.server.http.requests import MESSAGES_PATH, STREAM_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from bridge.server.http.sessions import Sessions
     from bridge.server.profiles import Profile
     from bridge.server.server import Server
+
+
+_TAKEN = frozenset({STREAM_PATH, MESSAGES_PATH.rstrip("/"), *PATHS, ADMIN_PATH})
+"""Paths at which no profile can be served."""
 
 
 class ServedServer(NamedTuple):
@@ -41,10 +46,17 @@ def served_at(
     """Return the servers of an app by path; `bridge.server.http.app.http_app` documents the arguments.
 
     Raises:
-        DefinitionError: Two profiles have the same name, or one needs scopes or claims without authentication.
+        DefinitionError: Two profiles have the same name, or one needs scopes or claims without authentication, or would
+            be served at the path of something else.
         ValueError: Profiles would be served over SSE alone.
     """
     by_path = _by_path(profiles, path, streamable=streamable, has_auth=has_auth)
+    pages = server.features.pages
+    for at in by_path.keys() & {*_TAKEN, *([] if pages is None else [pages.path])}:
+        raise DefinitionError(
+            f"the profile {by_path[at].name!r} would be served at {at!r}, which is a page of the server: rename it, or "
+            f"choose another path than {path!r}"
+        )
     served: dict[str, ServedServer] = {}
     for at, profile in by_path.items() or ((path, None),):
         each = server if profile is None else server.with_profile(profile)

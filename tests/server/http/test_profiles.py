@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -68,6 +69,15 @@ async def report(topic: str) -> str:
 
 def features() -> Features:
     return Features(tools=ToolBox(query, restart), resources=ResourceBox(table, runbook), prompts=PromptBox(report))
+
+
+class Connect:
+    """Pages that need no credential."""
+
+    path = "/connect"
+
+    def routes(self, *_: Any) -> Any:
+        return ()
 
 
 class At(Modern):
@@ -167,6 +177,15 @@ def test_the_default_profile_is_at_the_path_of_the_server(serving: Callable[...,
     assert [each["name"] for each in listed] == ["query"]
     for path in ("/mcp", "/sse"):
         assert posted(origin, path, ADA).status_code == 404
+    with http.whole_client() as client:
+        assert client.get(f"{origin}/mcp/server-card").json()["remotes"][0]["url"] == f"{origin}/mcp"
+
+
+def test_without_a_default_profile_no_card_names_an_endpoint(serving: Callable[..., str]) -> None:
+    origin = serving(http_app(features(), auth=KEYS, profiles=[DATA]))
+    with http.whole_client() as client:
+        for path in ("/mcp/server-card", "/.well-known/ai-catalog.json", "/.well-known/nothing"):
+            assert client.get(origin + path, headers=bearer(CARL)).status_code == 404
 
 
 @WAYS
@@ -252,5 +271,12 @@ def test_profiles_that_cannot_be_served_are_refused() -> None:
         http_app(features(), profiles=[DATA, DATA])
     with pytest.raises(DefinitionError, match="callers are not authenticated"):
         http_app(features(), profiles=[Profile(name="data", scopes=frozenset({"x"}))])
+    for name in ("sse", "messages", "status", "metrics", "healthz", "readyz", "connect"):
+        given = replace(features(), pages=Connect()) if name == "connect" else features()
+        with pytest.raises(
+            DefinitionError, match=f"the profile '{name}' would be served at '/{name}', which is a page"
+        ):
+            http_app(given, path="/", profiles=[Profile(name=name), Profile(name="default")])
+        assert http_app(given, profiles=[Profile(name=name)]).profiles
     with pytest.raises(ValueError, match="streamable=True"):
         http_app(features(), profiles=[DATA], streamable=False)
