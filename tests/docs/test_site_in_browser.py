@@ -48,7 +48,7 @@ def browser() -> Iterator[Browser]:
     """Chromium."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - of the group browser
 
-    from tests.inspector.browser.conftest import launched  # noqa: PLC0415 - likewise
+    from tests.browsers import launched  # noqa: PLC0415 - likewise
 
     with sync_playwright() as playwright, launched(playwright) as browser:
         yield browser

@@ -97,7 +97,7 @@ def test_files_of_the_root_are_those_of_the_latest_version(site: Path) -> None:
 def test_the_switcher_lists_both_versions_and_stays_on_the_page(origin: str) -> None:
     from playwright.sync_api import expect, sync_playwright  # noqa: PLC0415 - of the group browser
 
-    from tests.inspector.browser.conftest import launched  # noqa: PLC0415 - likewise
+    from tests.browsers import launched  # noqa: PLC0415 - likewise
 
     requested: list[str] = []
     with sync_playwright() as playwright, launched(playwright) as browser:

@@ -13,10 +13,11 @@ import pytest
 from bridge import Gateway, McpToolProvider, Server, ServerConfig
 from bridge.client import Connection, MemoryTransport
 from bridge.errors import ServerRefusedError
-from bridge.events import event, verify_webhook
+from bridge.events import EventType, event, verify_webhook
 from bridge.events.event_type import Feed
+from bridge.events.source import LocalEvents
 from bridge.protocol.versions import INVALID_PARAMS, NOT_FOUND
-from bridge.server import EventOptions, Profile
+from bridge.server import EventOptions, Features, Profile
 from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.http.app import http_app
 from tests.gateway.between import between, server_config
@@ -102,6 +103,24 @@ async def test_refusals_of_a_server_pass() -> None:
             with pytest.raises(ServerRefusedError) as refused:
                 await connection.stream("events/stream", params, receive_nothing)
             assert refused.value.code == code
+
+
+async def test_the_end_of_a_type_of_a_server_passes() -> None:
+    one = source("one")
+    async with between(config(one), config(source("two"))) as (_, connection), anyio.create_task_group() as tasks:
+        received: list[tuple[str, Any]] = []
+
+        async def receive(message: Any) -> None:
+            kind = message["method"].removeprefix("notifications/events/")
+            received.append((kind, message["params"].get("error")))
+            if kind == "active":
+                one.serve_instead(Features(events=LocalEvents([EventType(name="other")])))
+
+        await connection.stream("events/stream", {"name": "one_number"}, receive)
+        kind, error = received[-1]
+        assert (kind, error["code"], error["data"]) == ("terminated", NOT_FOUND, {"kind": "event"})
+        assert {kind for kind, _ in received[:-1]} <= {"active", "heartbeat"}
+        tasks.cancel_scope.cancel()
 
 
 async def receive_nothing(message: object) -> None:

@@ -2,61 +2,35 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 import pytest
 
+from tests import browsers
+from tests.browsers import DEADLINE_SECONDS, IGNORED, mark_tests
 from tests.inspector.conftest import TRAVEL
 from tests.processes import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+    from playwright.sync_api import Browser, BrowserContext, Page
 
-collect_ignore_glob = [] if find_spec("playwright") else ["test_*.py"]
-"""Skip the tests unless `make test-browser` has installed what they need."""
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+collect_ignore_glob = IGNORED
+browser = browsers.browser
 HOSTILE = Path(__file__).with_name("hostile.py")
-DEADLINE_SECONDS = 60
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this folder; they need a browser."""
-    folder = str(Path(__file__).parent)
-    for item in items:
-        if str(item.path).startswith(folder):
-            item.add_marker(pytest.mark.browser)
-
-
-@contextmanager
-def launched(playwright: Playwright) -> Iterator[Browser]:
-    """Chromium without a window."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    assert program is not None, "there is no Chromium; `make test-browser` installs it"
-    is_root = sys.platform != "win32" and os.geteuid() == 0  # its sandbox needs another user
-    browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if is_root else [])
-    yield browser
-    browser.close()
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """The browser of all tests."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - of the group browser
-
-    with sync_playwright() as playwright, launched(playwright) as browser:
-        yield browser
+    """Mark the tests of this folder."""
+    mark_tests(items, Path(__file__).parent)
 
 
 @contextmanager

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect, sync_playwright
 
+from tests.browsers import launched
 from tests.docs.page_files import RECORDED, page_digest
-from tests.inspector.browser.conftest import call, choose, inspected, launched, show_app, signed_in
+from tests.inspector.browser.conftest import call, choose, inspected, show_app, signed_in
 from tests.inspector.browser.tour import take_tour
 from tests.inspector.conftest import TRAVEL
 from tests.processes import ROOT
