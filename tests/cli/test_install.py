@@ -281,6 +281,19 @@ def test_a_file_that_is_not_understood_is_left_as_it_was(
     assert not (directory / "conf.json.bak").exists()
 
 
+@pytest.mark.parametrize(
+    ("client", "name", "form"),
+    [("cursor", "conf.toml", "JSON"), ("codex", "conf.json", "TOML"), ("goose", "conf.toml", "YAML")],
+)
+def test_a_file_with_the_suffix_of_another_format_is_refused(
+    run: Run, directory: Path, client: str, name: str, form: str
+) -> None:
+    done = run("install", "calculator.py", "--client", client, "--config", name)
+    assert done.returncode == 1
+    assert f"{directory / name}: the entry is {form}, and the file has the suffix of another format" in done.stderr
+    assert not (directory / name).exists()
+
+
 def test_a_place_that_cannot_be_written_is_one_line(run: Run, directory: Path) -> None:
     (directory / "file").touch()
     done = run("install", "calculator.py", "--client", "cursor", "--config", "file/mcp.json")

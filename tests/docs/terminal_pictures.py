@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from bridge.cli.install.clients import CLIENTS as CLIENTS_BY_NAME
+from tests import forks
 from tests.docs.chat_api import running_chat_api
 from tests.markdown import Document
 from tests.processes import ROOT
@@ -62,22 +63,28 @@ def picture_of(name: str) -> str:
             if block.title is not None:
                 (folder / block.title).write_text(block.text, encoding="utf-8")
         arguments = [word if word != "8000" else "0" for word in shlex.split(words)]
-        with subprocess.Popen(
-            [sys.executable, "-m", "bridge", *arguments],
-            cwd=folder,
-            env=os.environ
-            | {"FORCE_COLOR": "1", "COLUMNS": str(columns), "PYTHONPATH": str(ROOT), "HOME": str(folder)}
-            | {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "a key", "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": ""},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
-            assert process.stdout is not None
+        ours, theirs = os.pipe()  # one for both streams, so that lines are in order
+        environment = os.environ | {
+            "FORCE_COLOR": "1",
+            "COLUMNS": str(columns),
+            "HOME": str(folder),
+            "OPENAI_BASE_URL": model.url,
+            "OPENAI_API_KEY": "a key",
+            "XDG_CONFIG_HOME": "",
+            "XDG_STATE_HOME": "",
+            "CODEX_HOME": "",
+        }
+        streams = (subprocess.DEVNULL, theirs, theirs)
+        with (
+            open(ours, encoding="utf-8") as stream,  # noqa: PTH123 - a descriptor, not a path
+            forks.popen(["-m", "bridge", *arguments], cwd=folder, env=environment, streams=streams) as process,
+        ):
+            os.close(theirs)
             if arguments[0] == "serve":
-                output = process.stdout.readline() + process.stdout.readline()
+                output = stream.readline() + stream.readline()
                 process.terminate()
             else:
-                output = process.stdout.read()
+                output = stream.read()
     for path, shown in ((str(folder), HOME), (sys.executable, f"{HOME}/.venv/bin/python")):
         output = output.replace(path, shown)
     console = Console(record=True, width=columns, file=io.StringIO())

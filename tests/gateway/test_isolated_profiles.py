@@ -211,13 +211,13 @@ def probes(word: str) -> list[dict[str, Any]]:
 async def test_a_tool_with_approval_runs_in_no_way_without_it(world: World, era: str) -> None:
     ways = {
         "asked": [
-            *(call(name, {"text": "x"}) for name in ("squeak", "mouse_mouse", "mouse_mouse_job", "mouse_mouse_large")),
+            *(call(name, {"text": "x"}) for name in ("squeak", "mouse_mouse")),
+            *(call(name) for name in ("mouse_mouse_job", "mouse_mouse_large")),
             *(call("call_tool", {"name": name, "arguments": {}}) for name in ("squeak", "mouse_mouse_job")),
         ],
         "coded": [
             call("mouse_mouse", {"text": "x"}),
             call("run_code", {"code": "await mouse_mouse(text='x')"}),
-            call("run_code", {"code": "await call_tool('mouse_mouse', {'text': 'x'})"}),
         ],
     }
     with anyio.fail_after(DEADLINE_SECONDS):
@@ -229,6 +229,7 @@ async def test_a_tool_with_approval_runs_in_no_way_without_it(world: World, era:
                     text = json.dumps(answer.get("result", {}).get("content"))
                     assert "mouse x" not in text, (message, answer)
                     assert "mouse mouse" not in text, (message, answer)
+                    assert text != '[{"type": "text", "text": "mouse"}]', (message, answer)
                     if task := answer.get("result", {}).get("taskId"):
                         state: Any = {}
                         while state.get("status") not in {"input_required", "failed", "completed"}:

@@ -40,6 +40,8 @@ _logger = logging.getLogger("bridge.cli")
 _LOCK_SECONDS = 30.0
 _EDITORS: dict[str, Editor] = {".toml": toml_text, ".yaml": yaml_text, ".yml": yaml_text}
 
+_SUFFIXES = frozenset({".json", ".jsonc", *_EDITORS})
+
 
 def editor_of(suffix: str) -> Editor:
     """Return the editor of files with a suffix; JSON's for any but those of TOML and YAML."""
@@ -60,6 +62,9 @@ def set_entry(
         CommandError: The file cannot be written; it is unchanged.
         MissingExtraError: The package that edits the format is not installed.
     """
+    if path.suffix.lower() in _SUFFIXES and editor_of(path.suffix) is not editor_of(suffix):
+        form = suffix.removeprefix(".").upper()
+        raise CommandError(f"{path}: the entry is {form}, and the file has the suffix of another format; name another")
     try:
         file = regular_file(path)
         text = file.read_bytes().decode() if file.exists() else ""

@@ -203,7 +203,7 @@ def _serve_here(
                 worker.share_updates(server)
         with usage_errors(ctx, ValueError), usage_errors(ctx, DefinitionError):
             app = _app(server, options, auth, serving.profiles)
-            operations.is_for_listed = app.is_for_listed
+            app.start_with(operations)
             if options.check:
                 report_check(ctx, serving, server)
                 return

@@ -242,6 +242,8 @@ def _cause_of_start(error: OSError, transport: StdioTransport) -> Cause:
         program, *words = transport.command.split() or [""]
         if words and shutil.which(program) is not None:
             hint = "split it: 'command' is only the program, 'args' is the list of its arguments"
+        elif Path(transport.command).name != transport.command:
+            hint = "there is no such file: correct its path, or install it"
         return Cause(f"command not found: {transport.command!r}", hint, is_permanent=True)
     if isinstance(error, PermissionError):
         return Cause(f"{transport.command!r} is not executable", "make it executable", is_permanent=True)

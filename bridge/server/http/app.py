@@ -25,6 +25,7 @@ from bridge.server.http.cards import card_routes
 from bridge.server.http.endpoint import Endpoint
 from bridge.server.http.guards import GuardMiddleware, PreAsgiHandler
 from bridge.server.http.host_origin import AllowedHosts, CorsGuard, HostOriginGuard
+from bridge.server.http.probes import StartGuard
 from bridge.server.http.requests import (
     DEFAULT_MAX_REQUEST_BYTES,
     MESSAGES_PATH,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from bridge.server.auth.guards import AuthGuards
     from bridge.server.dispatch import Dispatch
     from bridge.server.http.guards import Guard, MessageEndpoint
+    from bridge.server.http.probes import HealthState
     from bridge.server.http.routes import OwnRoute
     from bridge.server.http.served import ServedServer
     from bridge.server.profiles import Profile
@@ -305,7 +307,15 @@ class BridgeApp(Starlette):
             guards.append(auth.scopes)
         return guards
 
-    def is_for_listed(self, scope: Scope) -> bool:
+    def start_with(self, operations: HealthState) -> None:
+        """Let requests wait during the start of a server, except for what is listed; call it before the app starts."""
+        operations.is_for_listed = self._is_for_listed
+        # Before the guard that looks at what is listed.
+        self.guards.insert(
+            len(self.guards) - (self._auth is not None and self._auth.scopes is not None), StartGuard(operations)
+        )
+
+    def _is_for_listed(self, scope: Scope) -> bool:
         """Return True for a call, read or prompt of the 2026-07-28 revision whose target is listed, by its head."""
         path, headers = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/"), dict(scope["headers"])
         feature = _FEATURES.get(headers.get(b"mcp-method", b""))

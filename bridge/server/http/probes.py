@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from bridge.server.http.requests import Request
+
 HEALTH_PATH = "/healthz"
 READY_PATH = "/readyz"
 STATUS_PATH = "/status"
@@ -35,6 +37,7 @@ METHODS = ("GET", "HEAD")
 _USABLE = ("ready", "idle")
 """States of a required server in which calls are accepted: an idle one is started by the next call."""
 _CLOSE = (b"connection", b"close")
+_NOT_STARTED = "the server did not start; its log says why"
 _LISTED_SECONDS = 0.1
 """Seconds between two looks, during the start, for what a request needs."""
 
@@ -77,8 +80,10 @@ class HealthState:
         """Returns when the configuration was loaded, and why the last reload failed; None if it cannot be reloaded."""
         self.reload: Callable[[], Awaitable[None]] | None = None
         """Reloads the configuration, or raises a `bridge.errors.BridgeError`; None if it cannot be reloaded."""
-        self.is_for_listed: Callable[[Scope], bool] = lambda _: False
-        """Returns True for a request of something that is listed, which waits for no other server."""
+        self.is_for_listed: Callable[[Scope], bool] | None = None
+        """Returns True for a request of something that is listed, which waits for no other server. With it, requests
+        wait behind the guards of the app (`StartGuard`), so that a refused one is answered at once. None for neither.
+        """
         self._has_required = has_required
         self._is_held = is_held
         self._settled = Event()
@@ -125,7 +130,8 @@ class HealthState:
         That is as soon as the required servers are listed for what is listed then. Any other request, such as a list,
         waits for the slower servers, too.
         """
-        while not (self._settled.is_set() or (self._has_required() and self.is_for_listed(scope))):
+        is_for_listed = self.is_for_listed or (lambda _: False)
+        while not (self._settled.is_set() or (self._has_required() and is_for_listed(scope))):
             with move_on_after(_LISTED_SECONDS):
                 await self._settled.wait()
         return self.has_started or not self._settled.is_set()
@@ -153,6 +159,26 @@ class HealthState:
         teams = {} if self.teams is None else {"teams": self.teams()}
         loaded = {} if self.configuration is None else {"configuration": self.configuration()}
         return self.readiness() | {"servers": list(self._servers()), **self.costs(), **teams, **loaded}
+
+
+class StartGuard:
+    """Guard behind which requests wait until they can be served; see `HealthState.may_serve`."""
+
+    is_of_head = True
+
+    def __init__(self, operations: HealthState) -> None:
+        self._operations = operations
+
+    def admits_at_once(self, request: Request) -> bool:  # noqa: ARG002 - a guard's
+        """Admit a request: before ASGI, there are none during the start."""
+        return True
+
+    async def admit(self, request: Request) -> bool:
+        """Admit a request once it can be served; with 503 if the start has failed."""
+        if await self._operations.may_serve(request.scope):
+            return True
+        await send_error(request.send, 503, _NOT_STARTED)
+        return False
 
 
 class StatusPage:
@@ -201,10 +227,10 @@ class Probes:
             await self._app(scope, receive, send)
         elif (page := self._pages.get(scope["path"])) is not None:
             await page(scope, receive, self._closing(scope, send))
-        elif await self.operations.may_serve(scope):
+        elif self.operations.is_for_listed is not None or await self.operations.may_serve(scope):
             await self._app(scope, receive, self._closing(scope, send))
         else:
-            await send_error(send, 503, "the server did not start; its log says why")
+            await send_error(send, 503, _NOT_STARTED)
 
     async def _run_lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_started = is_shutting_down = False

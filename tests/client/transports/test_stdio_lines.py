@@ -171,6 +171,11 @@ async def test_a_command_that_does_not_exist_says_so() -> None:
     )
 
 
+async def test_a_path_that_does_not_exist_is_not_searched_for() -> None:
+    failure = await failure_of(ServerConfig(name="x", transport=StdioTransport("/no/such/program")))
+    assert failure.hint == "there is no such file: correct its path, or install it"
+
+
 async def test_a_command_with_its_arguments_in_one_text_is_told_to_split_it() -> None:
     failure = await failure_of(ServerConfig(name="x", transport=StdioTransport(f"{sys.executable} -m bridge")))
     assert failure.hint == "split it: 'command' is only the program, 'args' is the list of its arguments"

@@ -7,8 +7,10 @@ import httpx
 import pytest
 
 from bridge.server import Profile, Server, http_app
+from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.http.probes import HealthState, PageRouter, Probes, StatusPage
 from bridge.tools.toolbox import ToolBox
+from tests.server.auth.guarded import ADA, bearer
 from tests.server.http_server import call, modern, modern_headers, request
 from tests.server.tools import ADD
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 pytestmark = pytest.mark.anyio
+ADAS = bearer(ADA)
 LIST = modern(request("tools/list"))
 READY = {"ready": True, "missing": []}
 
@@ -101,25 +104,29 @@ async def test_what_is_listed_waits_for_no_server_that_is_not_required(serving: 
     has_required = False
     operations = HealthState(is_held=True, has_required=lambda: has_required)
     profiles = [Profile(name="one", include=("add",)), Profile(name="none", include=("nothing",))]
-    app = http_app(Server(ToolBox(ADD), name="tests"), profiles=profiles)
-    operations.is_for_listed = app.is_for_listed
+    keys = ApiKeys(ApiKey("ada", ADA, profiles=("one",)))
+    app = http_app(Server(ToolBox(ADD), name="tests"), auth=keys, profiles=profiles)
+    app.start_with(operations)
     probes = Probes(app, operations)
     probes.state = app.state  # type: ignore[attr-defined]  # where the server of the tests finds it
     origin, answers = serving(probes, http="h11"), []
 
-    async def send(client: httpx.AsyncClient, path: str, message: Any) -> None:
+    async def send(client: httpx.AsyncClient, path: str, message: Any, credential: dict[str, str] = ADAS) -> None:
         whole = modern(message)
-        answer = await client.post(f"{origin}{path}", json=whole, headers=modern_headers(whole))
+        answer = await client.post(f"{origin}{path}", json=whole, headers=modern_headers(whole) | credential)
         answers.append((path, message["method"], answer.status_code))
         if len(answers) == 2:
             are_two.set()
 
     are_two, added = anyio.Event(), call("add", {"a": 1, "b": 2})
-    waiting = [("/mcp/one", LIST), ("/mcp/one", call("other")), ("/mcp/none", added), ("/mcp", added)]
+    waiting = [("/mcp/one", LIST), ("/mcp/one", call("other"))]
     async with httpx.AsyncClient(timeout=60) as client, anyio.create_task_group() as tasks:
         for path, message in (*waiting, ("/mcp/one", added)):
             tasks.start_soon(send, client, path, message)
         assert (await client.get(f"{origin}/healthz")).status_code == 200
+        for path, credential, status in (("/mcp/none", bearer(ADA), 404), ("/mcp/one", {}, 401), ("/mcp/one", {}, 401)):
+            await send(client, path, added, credential)  # which wait for nothing, whatever they name
+            assert answers.pop() == (path, "tools/call", status)
         has_required = True
         await send(client, "/mcp/one/", added)
         await are_two.wait()  # the other one has come before
