@@ -1,4 +1,4 @@
-"""Interfaces of a gateway that passes requests on to other servers: calls of their tools, requests of extensions, and tasks.
+"""Interfaces of a gateway for what it passes on: calls of tools of other servers, requests of extensions, and tasks.
 
 A call is sent in the turn in which it was received, without a task:
 
