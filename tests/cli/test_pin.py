@@ -233,4 +233,6 @@ def test_resources_templates_and_prompts_are_pinned_and_refused_like_tools(run: 
         "resources",
         "resourceTemplates",
         "prompts",
+        "skills",
+        "events",
     }

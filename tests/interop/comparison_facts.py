@@ -68,6 +68,9 @@ def newest(package: str) -> dict[str, str]:
     """Cells of a library about the newest extensions, and about registries and bundles."""
     return {
         "serves and imports skills over MCP": yes_or_no(mentions(package, "skills/list", "skills/get")),
+        "publishes events, and subscribes to those of servers": yes_or_no(
+            mentions(package, "events/poll", "events/list")
+        ),
         "serves a card, and finds servers by cards": yes_or_no(mentions(package, "server-card")),
         "finds servers in a registry, and writes bundles": yes_or_no(mentions(package, "/v0.1/servers", "mcpb")),
     }

@@ -132,7 +132,7 @@ def test_a_caller_logs_in_and_again_for_a_scope_that_is_missing(
         assert text_of(modern_call(program, "whoami", **again(asked))).startswith("Bearer ")
         server.accepted, server.scope = set(), "write"
         asked = modern_call(program, "whoami")
-        assert "log in again, for write" in str(asked["result"]["inputRequests"])
+        assert "log in again, for the permission 'write'" in str(asked["result"]["inputRequests"])
         log_in(gateway, server, authority, asked_url(asked))
         assert authority.scopes[-1] == "write"
         server.scope = None
