@@ -198,7 +198,7 @@ def test_the_entry_of_the_registry_is_this_package() -> None:
     assert len(entry["description"]) <= 100
     assert {each["name"] for each in package["environmentVariables"]} <= variables()
     # The registry accepts an entry if the description of its package names the entry.
-    assert f"<!-- mcp-name: {entry['name']} -->" in (ROOT / project["readme"]).read_text(encoding="utf-8")
+    assert f"<!-- mcp-name: {entry['name']} -->" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_what_clients_of_the_registry_run_is_the_command(tmp_path: Path) -> None:
