@@ -35,7 +35,6 @@ from bridge.telemetry.conventions import (
 from bridge.telemetry.current import enabled, observed_session
 from bridge.telemetry.observer import Observer
 from bridge.telemetry.tracing import Tracing
-from bridge.types import REQUEST_ID_META_KEY
 from tests.server.http_server import (
     CLIENT_INFO,
     DEADLINE_SECONDS,
@@ -365,30 +364,6 @@ async def broken() -> str:
 async def unwritten() -> str:
     """Raise an unexpected error."""
     raise RuntimeError("a bug")
-
-
-@pytest.mark.parametrize("is_observed", [True, False], ids=["observed", "unobserved"])
-@ERAS
-def test_a_client_cannot_forge_the_id_by_which_records_name_its_request(
-    is_modern: bool, is_observed: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    watched, forged, forwarded = Watched(), "FORGED\nERROR forged line", []
-
-    @tool
-    async def keep(context: InvocationContext) -> None:
-        """Keep what other servers would get, and fail."""
-        forwarded.append(dict(context.meta))
-        raise RuntimeError("a bug")
-
-    message = call("keep", {}, _meta={REQUEST_ID_META_KEY: forged, "kept": 1})
-    with ExitStack() as stack:
-        if is_observed:
-            stack.enter_context(enabled(watched.observer))
-        sent = [modern(message) if is_modern else message]
-        send_over_http(http_app(ToolBox([keep])), "direct", sent, is_modern=is_modern)
-    ids = watched.request_ids if is_observed else [None]
-    assert [getattr(record, "request_id", "") for record in caplog.records if record.exc_info] == ids
-    assert forwarded == [{"kept": 1} | ({REQUEST_ID_META_KEY: ids[0]} if is_observed else {})]
 
 
 @pytest.mark.parametrize("is_traced", [True, False], ids=["traced", "untraced"])
