@@ -379,7 +379,7 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """Format a message, with the id of the request that it is about."""
         line, request_id = super().formatMessage(record), _id_in(record)
-        return line if request_id is None else f"{line} (request {request_id})"
+        return line if request_id is None else f"{line} (request {repr(request_id)[1:-1]})"  # one line, escaped
 
 
 class UsersTracebackFormatter(TextFormatter):

@@ -106,6 +106,7 @@ class SuspendedCall:
             client_capabilities=caller.client_capabilities,
             protocol_version=caller.protocol_version,
             meta=caller.meta,
+            request_id=caller.request_id,
             channel=_Relay(self),
             invocation_id=caller.invocation_id,
             account=caller.account,

@@ -210,9 +210,10 @@ def context_of(exchange: ServedExchange) -> InvocationContext:
         context.round = found.number
         context.resumption = None if found.saved is None else Resumption(found.saved, found.saved_answers)
     if meta and not meta.keys() <= ENVELOPE_KEYS:
-        context.meta = forwarded_meta(meta)
-    if exchange.request_id is not None:
-        context.meta = {**context.meta, REQUEST_ID_META_KEY: exchange.request_id}
+        given = forwarded_meta(meta)
+        given.pop(REQUEST_ID_META_KEY, None)  # the client's own id, which is not that of this server
+        context.meta = given
+    exchange.identify_context()
     return context
 
 

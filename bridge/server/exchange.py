@@ -233,8 +233,14 @@ class ServedExchange(Exchange):
             return write(result)
 
         self.write = write_identified
-        if self.context is not None:
-            self.context.meta = {**self.context.meta, REQUEST_ID_META_KEY: request_id}
+        self.identify_context()
+
+    def identify_context(self) -> None:
+        """Give the context the id of the request, if both are made."""
+        context, request_id = self.context, self.request_id
+        if context is not None and request_id is not None:
+            context.request_id = request_id
+            context.meta = {**context.meta, REQUEST_ID_META_KEY: request_id}
 
     def opened_outlet(self) -> Outlet:
         """Return where its messages go."""

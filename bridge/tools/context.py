@@ -19,7 +19,6 @@ from bridge.tools.channel import LocalChannel
 from bridge.tools.forms import Form
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Roots, Sampling, SamplingAnswer, ask_for_fitting
 from bridge.tools.session import MemoryState
-from bridge.types import REQUEST_ID_META_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,6 +53,8 @@ class InvocationContext(Generic[_App]):
         deadline: Time by which the call must finish, on the clock of `anyio.current_time`; None without a limit.
         round: Number of earlier runs of this call (see `ask`); 0 in the first run.
         resumption: State and answers left by an earlier run that raised `InputRequired` with a state; otherwise None.
+        request_id: Id by which the server's logs, audit log and traces name the request, made by the server; None if it
+            records none.
         account: Name under which the call counts towards per-caller limits: the caller's name, or else the network
             address; empty if there can be only one caller.
         service: Interface and method of the AI service that runs the invocation, ``Assistant.chat``; None outside one.
@@ -76,6 +77,7 @@ class InvocationContext(Generic[_App]):
         "meta",
         "parameters",
         "protocol_version",
+        "request_id",
         "resumption",
         "round",
         "service",
@@ -96,6 +98,7 @@ class InvocationContext(Generic[_App]):
         deadline: float | None = None,
         round: int = 0,  # noqa: A002 - MCP's term
         resumption: Resumption | None = None,
+        request_id: str | None = None,
         invocation_id: str | None = None,
         account: str = "",
         service: str | None = None,
@@ -114,6 +117,7 @@ class InvocationContext(Generic[_App]):
         self.deadline = deadline
         self.round = round
         self.resumption = resumption
+        self.request_id = request_id
         self.account = account or ("" if caller is None else caller.name)
         self.service = service
         self.timestamp = timestamp
@@ -130,12 +134,6 @@ class InvocationContext(Generic[_App]):
         if self._invocation_id is None:
             self._invocation_id = uuid4().hex
         return self._invocation_id
-
-    @property
-    def request_id(self) -> str | None:
-        """Id by which the server's logs, audit log and traces name the request; None if it records none."""
-        found = self.meta.get(REQUEST_ID_META_KEY)
-        return found if isinstance(found, str) else None
 
     @property
     def interface_name(self) -> str | None:

@@ -10,12 +10,18 @@ from bridge.cli.reporting import (
     MAX_MESSAGE_CHARS,
     MAX_TRACEBACK_CHARS,
     JsonFormatter,
+    TextFormatter,
     UsersTracebackFormatter,
     message_as_json,
 )
 
 
-def formatted(message: str, error: Exception | None = None, formatter: logging.Formatter | None = None) -> str:
+def formatted(
+    message: str,
+    error: Exception | None = None,
+    formatter: logging.Formatter | None = None,
+    request_id: str = "0123456789abcdef" * 8,
+) -> str:
     info = None
     if error is not None:
         try:
@@ -23,7 +29,7 @@ def formatted(message: str, error: Exception | None = None, formatter: logging.F
         except type(error):
             info = sys.exc_info()
     record = logging.LogRecord("bridge.server", logging.WARNING, "x.py", 1, "%s", (message,), info)
-    record.request_id = "0123456789abcdef" * 8
+    record.request_id = request_id
     return (formatter or JsonFormatter(shows_all_frames=True)).format(record)
 
 
@@ -34,7 +40,16 @@ def test_the_id_of_a_request_is_in_lines_about_it() -> None:
     assert text.startswith(f"WARNING bridge.server: failed (request {shown})\nTraceback")
 
 
-@pytest.mark.parametrize("nasty", ["\n", "\r", "\x1b[2J", "\x85", "\u2028", "\ud800"])
+NASTY = pytest.mark.parametrize("nasty", ["\n", "\r", "\x1b[2J", "\x85", "\u2028", "\ud800"])
+
+
+@NASTY
+def test_whatever_the_id_of_a_request_is_its_line_is_one(nasty: str) -> None:
+    text = formatted("failed", None, TextFormatter("%(message)s"), f"a{nasty}ERROR forged")
+    assert text == f"failed (request a{ascii(nasty)[1:-1]}ERROR forged)"
+
+
+@NASTY
 def test_whatever_a_message_quotes_it_is_one_line(nasty: str) -> None:
     text = f'a{nasty}{{"level":"error"}}'
     for line in (formatted(text, ValueError(text)), message_as_json(text, "info", text)):

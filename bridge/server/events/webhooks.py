@@ -345,11 +345,15 @@ class Webhooks:
             self._running[identifier] = running
             tasks.start_soon(running.run)
 
-    async def _ended(self, subscription: Subscription) -> None:
+    async def _ended(self, delivery: Delivery) -> None:
         """Delete a subscription that has ended before its time, unless its caller has asked for it again meanwhile."""
-        self._running.pop(subscription.id, None)
-        await self._stored.delete(subscription)
-        self._look_again()
+        try:
+            async with self._changing:
+                await self._stored.delete_ended(delivery.subscription)
+        finally:
+            if self._running.get(delivery.subscription.id) is delivery:
+                del self._running[delivery.subscription.id]
+            self._look_again()
 
 
 def _require_challenge(answer: bytes, challenge: str) -> None:
