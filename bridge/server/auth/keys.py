@@ -116,6 +116,22 @@ class ApiKey:
         object.__setattr__(self, "tags", None if self.tags is None else frozenset(self.tags))
         object.__setattr__(self, "scopes", None if self.scopes is None else scopes_of(self.scopes))
 
+    def as_token(self, token: str = "") -> VerifiedToken:
+        """Return it as a verified credential, with the secret of a request; empty for none."""
+        return VerifiedToken(
+            token=token,
+            client_id=self.name,
+            is_key=True,
+            scopes=sorted(self.scopes or ()),
+            has_all_scopes=self.scopes is None,
+            tools=self.tools,
+            tags=self.tags,
+            profiles=self.profiles,
+            team=self.team or "",
+            limits=self.limits,
+            keep_seconds=math.inf,
+        )
+
 
 class ApiKeys:
     """API keys: a `TokenVerifier` of the SDK.
@@ -179,21 +195,7 @@ class ApiKeys:
         for key in self._keys:  # without break: constant time
             if compare_digest(digest, key.digest):
                 found = key
-        if found is None:
-            return None
-        return VerifiedToken(
-            token=token,
-            client_id=found.name,
-            is_key=True,
-            scopes=sorted(found.scopes or ()),
-            has_all_scopes=found.scopes is None,
-            tools=found.tools,
-            tags=found.tags,
-            profiles=found.profiles,
-            team=found.team or "",
-            limits=found.limits,
-            keep_seconds=math.inf,
-        )
+        return None if found is None else found.as_token(token)
 
     def __repr__(self) -> str:
         return f"ApiKeys({', '.join(sorted(self.names))})"

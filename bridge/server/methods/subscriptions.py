@@ -86,8 +86,8 @@ class Listen(Method):
         try:
             with (
                 self._shares.taking(exchange.origin.account),
-                ending_with_credential(pending.close),
-                current_access() as access,
+                ending_with_credential(pending.close, self._core.profile),
+                current_access(self._core.profile) as access,
             ):
                 resources = (await self._core.lists_of(context)).resources
                 honoured = await self._honoured(exchange, context, resources)
