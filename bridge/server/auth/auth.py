@@ -103,6 +103,9 @@ class Auth:
         self._sources = _sources_of(verifiers)
         self._has_several = len(set(filter(None, self._sources))) > 1
         self._names_issuers = self._has_several or not self._issuers
+        for each in verifiers:
+            if isinstance(each, ApiKeys):
+                each.on_change(self._notify)
 
     @classmethod
     def of(cls, auth: Auth | TokenVerifier) -> Auth:
@@ -244,7 +247,7 @@ class Auth:
         return Access(tools=tools, tags=tags, profiles=profiles, scopes=scopes, tool_scopes=self.tool_scopes)
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` whenever earlier results of `verify_token` are no longer valid."""
+        """Call ``listener`` whenever earlier results of `verify_token` are no longer valid, in any thread."""
         self._changed.append(listener)
 
     @asynccontextmanager

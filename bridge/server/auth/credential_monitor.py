@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import math
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from anyio import CancelScope, Event, create_task_group, move_on_after, sleep_forever
 
 from bridge.server.auth.tokens import IssuerUnavailableError, TokenRefusedError, VerifiedToken
+from bridge.server.changes import call_soon_here
 from bridge.text import clip
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class CredentialMonitor:
         self._open: set[MonitoredCredential] = set()
         self._tasks: TaskGroup | None = None
         self._changed = Event()
+        self._call_soon: Callable[[Callable[[], None]], object] = lambda _: None
         auth.on_change(self._verify_all)
 
     def access_of(self, token: AccessToken) -> Access:
@@ -92,6 +94,7 @@ class CredentialMonitor:
 
     async def keep(self) -> None:
         """End streams whose credentials are no longer valid; runs until cancelled."""
+        self._call_soon = call_soon_here()
         async with create_task_group() as self._tasks:
             for monitored in self._open:
                 self._tasks.start_soon(self._watch, monitored, monitored.watching)
@@ -112,6 +115,11 @@ class CredentialMonitor:
             monitored.watching.cancel()
 
     def _verify_all(self) -> None:
+        """Verify every credential, from any thread."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._call_soon(self._wake)
+
+    def _wake(self) -> None:
         self._changed.set()
         self._changed = Event()
 

@@ -18,6 +18,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
 
 import anyio
 from anyio.to_thread import run_sync
@@ -144,6 +145,7 @@ class ApiKeys:
 
     def __init__(self, *keys: ApiKey) -> None:
         self._keys = _distinct(keys)
+        self._listeners: list[WeakMethod[Callable[[], None]]] = []
 
     @property
     def keys(self) -> tuple[ApiKey, ...]:
@@ -171,12 +173,20 @@ class ApiKeys:
         return frozenset(tool for key in self._keys for tool in key.tools or ())
 
     def replace(self, *keys: ApiKey) -> None:
-        """Replace all keys.
+        """Replace all keys, from any thread; requests with a key that was removed are refused, and its streams end.
 
         Raises:
             DefinitionError: Two keys are the same; nothing was changed.
         """
         self._keys = _distinct(keys)
+        for each in self._listeners:
+            if (listener := each()) is not None:
+                listener()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call a method after the keys were replaced, in the thread that did, while its object is in use."""
+        self._listeners = [each for each in self._listeners if each() is not None]
+        self._listeners.append(WeakMethod(listener))
 
     async def verify_token(self, token: str) -> VerifiedToken | None:
         """Verify a key, in constant time; None if it is unknown."""
