@@ -56,6 +56,9 @@ class BlockingEvents:
         return self
 
     def __next__(self) -> Event:
-        """Wait for the next event; raises as `EventSubscription.__anext__`."""
-        event: Event = self._run(self._subscription.__anext__)
+        """Wait for the next event; raises as `EventSubscription.__anext__`, and StopIteration at the end."""
+        try:
+            event: Event = self._run(self._subscription.__anext__)
+        except StopAsyncIteration:
+            raise StopIteration from None
         return event

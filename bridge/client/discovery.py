@@ -1,7 +1,7 @@
 """Discovery of servers by their cards, and by the catalogue of a domain (SEP-2127).
 
 A card is what its host says: it only tells where to connect, so that it starts no program, and asks for no variable of
-the environment but its own. The protocol's own handshake decides about all else.
+the environment but those of this host. The protocol's own handshake decides about all else.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 import httpx2
@@ -18,6 +18,7 @@ from bridge.client.config.server_json import entry_of
 from bridge.client.transports.received_data import default_ssl_context
 from bridge.errors import WireError
 from bridge.text import clip
+from bridge.types import require_object
 from bridge.wire.cards import CARD_SUFFIX, CARD_TYPE, CATALOG_PATH, CATALOG_TYPE
 
 if TYPE_CHECKING:
@@ -33,6 +34,15 @@ MAX_CARDS = 50
 """Maximum cards of a catalogue that are read."""
 _OK, _NOT_FOUND = 200, 404
 _logger = logging.getLogger("bridge.client")
+
+
+class Fetched(NamedTuple):
+    """A document that was fetched."""
+
+    document: Json
+    """Its content."""
+    url: httpx2.URL
+    """Address that has served it, after redirects."""
 
 
 def discovered_servers(url: str) -> dict[str, Json]:
@@ -51,23 +61,21 @@ def discovered_servers(url: str) -> dict[str, Json]:
     ) as client:
         if path.endswith(CARD_SUFFIX):
             card = fetched(client, url, CARD_TYPE)
-            return {} if card is None else dict([_entry_of(card, url)])
+            return {} if card is None else dict([_entry_of(card)])
         catalog_url = url if path == CATALOG_PATH else urljoin(url, CATALOG_PATH)
         catalog = fetched(client, catalog_url, CATALOG_TYPE)
-        if catalog is None or not isinstance(catalog.get("entries"), list):
+        if catalog is None or not isinstance(entries := catalog.document.get("entries"), list):
             return {}
         found: dict[str, Json] = {}
         problems: list[WireError] = []
-        of_cards = [each for each in catalog["entries"] if isinstance(each, dict) and each.get("type") == CARD_TYPE]
+        of_cards = [each for each in entries if isinstance(each, dict) and each.get("type") == CARD_TYPE]
         for number, listed in enumerate(of_cards[:MAX_CARDS]):
             if monotonic() > ends_at:
                 raise WireError(f"the cards of {clip(catalog_url)!r} take longer than {DISCOVERY_SECONDS:g} seconds")
             try:
-                card = listed.get("data")
-                if card is None and isinstance(link := listed.get("url"), str):
-                    card = fetched(client, urljoin(catalog_url, link), CARD_TYPE)
+                card = _card_of(listed, catalog, client)
                 if card is not None:
-                    name, entry = _entry_of(card, url)
+                    name, entry = _entry_of(card)
                     found[name if name not in found else f"{name}-{number}"] = entry
             except WireError as error:
                 _logger.warning("left out a server of %r: %s", clip(catalog_url), error)
@@ -77,19 +85,36 @@ def discovered_servers(url: str) -> dict[str, Json]:
         return found
 
 
-def _entry_of(card: Json, url: str) -> tuple[str, Json]:
-    """Return the server of a card as an entry; one that was asked for over https names no server without it.
+def _card_of(listed: Json, catalog: Fetched, client: httpx2.Client) -> Fetched | None:
+    """Return the card of an entry of a catalogue; None if there is none.
+
+    Raises:
+        WireError: It is malformed, or is on http, and the catalogue on https.
+    """
+    if (card := listed.get("data")) is not None:
+        return Fetched(require_object(card, "a card"), catalog.url)
+    if not isinstance(link := listed.get("url"), str):
+        return None
+    url = urljoin(str(catalog.url), link)
+    if catalog.url.scheme == "https" and urlsplit(url).scheme != "https":
+        raise WireError(f"the catalogue is on https, and its card is not: {clip(url)!r}")
+    return fetched(client, url, CARD_TYPE)
+
+
+def _entry_of(card: Fetched) -> tuple[str, Json]:
+    """Return the server of a card as an entry; one that was served over https names no server without it.
 
     Raises:
         WireError: The card is malformed, or has no such server.
     """
-    name, entry = entry_of(card, is_card=True)
-    if urlsplit(url).scheme == "https" and entry["url"].startswith("http:"):
+    origin = f"{card.url.scheme}://{card.url.netloc.decode()}"
+    name, entry = entry_of(card.document, host=origin.removeprefix("https://"))
+    if card.url.scheme == "https" and entry["url"].startswith("http:"):
         raise WireError(f"the card of {name!r} is on https, and its server is not: {clip(entry['url'])!r}")
     return name, entry
 
 
-def fetched(client: httpx2.Client, url: str, accepted: str, *, is_required: bool = False) -> Json | None:
+def fetched(client: httpx2.Client, url: str, accepted: str, *, is_required: bool = False) -> Fetched | None:
     """Fetch a JSON object; None if there is none.
 
     Args:
@@ -114,23 +139,24 @@ def fetched(client: httpx2.Client, url: str, accepted: str, *, is_required: bool
         if is_required and found != _NOT_FOUND:
             raise WireError(f"{clip(url)!r} was answered with the status {found}")
         return None
-    content, kind = found
+    content, kind, served_by = found
     try:
         document: Any = json.loads(content)
     except (ValueError, RecursionError):
         document = None
     if isinstance(document, dict):
-        return document
+        return Fetched(document, served_by)
     if is_required or kind.startswith(accepted):
         raise WireError(f"the document at {clip(url)!r} is not a JSON object")
     return None
 
 
-def _read(client: httpx2.Client, url: str, accepted: str) -> tuple[bytes, str] | int:
-    """Return a document and its media type, or the status of a response without one."""
+def _read(client: httpx2.Client, url: str, accepted: str) -> tuple[bytes, str, httpx2.URL] | int:
+    """Return a document, its media type and its address, or the status of a response without one."""
     content, ends_at = bytearray(), monotonic() + FETCH_SECONDS
     with client.stream("GET", url, headers={"accept": f"{accepted}, application/json"}) as response:
-        if urlsplit(url).scheme == "https" and response.url.scheme != "https":
+        visited = [each.url.scheme for each in (*response.history, response)]
+        if visited[0] == "https" and visited.count("https") < len(visited):
             raise WireError(f"{clip(url)!r} redirects to an address without https")
         if response.status_code != _OK:
             return int(response.status_code)
@@ -140,4 +166,4 @@ def _read(client: httpx2.Client, url: str, accepted: str) -> tuple[bytes, str] |
                 raise WireError(f"the document at {clip(url)!r} takes longer than {FETCH_SECONDS:g} seconds")
             if len(content) > MAX_DOCUMENT_BYTES:
                 raise WireError(f"the document at {clip(url)!r} is longer than {MAX_DOCUMENT_BYTES:,} bytes")
-        return bytes(content), str(response.headers.get("content-type", ""))
+        return bytes(content), str(response.headers.get("content-type", "")), response.url

@@ -5,15 +5,18 @@ The data of an event is untrusted: it is what another system has written.
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
+import anyio
+
 from bridge.client.connection.list_methods import EVENTS, Listed
 from bridge.client.event_stream import PolledStream, PushedStream
 from bridge.client.listed_items import all_entries, logged_unless_only, made_items, require_server
-from bridge.errors import DefinitionError
+from bridge.errors import DefinitionError, ServerFailure, ServerUnavailableError
 from bridge.events.occurrence import EventRequest
 from bridge.events.source import Events
 from bridge.text import nearest
@@ -120,6 +123,7 @@ class EventSubscription:
     """Events of a subscription, as an asynchronous iterator within an ``async with`` block.
 
     It reconnects, and goes on after the last event. An event with an identifier that it has had recently is left out.
+    The iteration ends with the block, and when the provider is closed or the server is removed.
 
     Attributes:
         cursor: Position after the event that was iterated last, or at which the subscription began; stored, it
@@ -144,14 +148,17 @@ class EventSubscription:
         self._context = context
         self._waiting: list[Event] = []
         self._stream: EventStream
+        self._server: Upstream
         self._batch_cursor = request.cursor
+        self._is_over = False
+        self._taking: anyio.CancelScope | None = None
 
     async def __aenter__(self) -> Self:
         """Begin the subscription.
 
         Raises:
             DefinitionError: There is no such type, or it is not delivered in this way.
-            ServerError: The types cannot be listed.
+            ServerError: The types cannot be listed, or the server is closed meanwhile.
         """
         types = {each.name: each for each in await self._events.list(self._context)}
         if (type_ := types.get(self._name)) is None:
@@ -159,19 +166,30 @@ class EventSubscription:
             raise DefinitionError(f"there is no event {self._name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
         reader = type_.reader
         assert isinstance(reader, RemoteEventReader)
+        self._server = reader.server
         self._stream = await reader.delivered_by(self._delivery).stream(self._request, self._context).__aenter__()
-        try:
-            await self._take()  # from now on, no event is missed
-        except BaseException:
-            await self._stream.__aexit__()
-            raise
+        self._server.on_close.add(self._end)
+        async with AsyncExitStack() as beginning:
+            beginning.push_async_exit(self)
+            if await self._take():  # from now on, no event is missed
+                beginning.pop_all()
+        if self._is_over:
+            phase = f"subscribing to {self._name!r}"
+            raise ServerUnavailableError(ServerFailure(server=self._server.name, phase=phase, reason="it is closed"))
         if not self._waiting:
             self.cursor = self._batch_cursor
         return self
 
     async def __aexit__(self, *error: object) -> None:
         """End the subscription."""
+        self._end()
         await self._stream.__aexit__(*error)
+
+    def _end(self) -> None:
+        self._server.on_close.discard(self._end)
+        self._is_over = True
+        if self._taking is not None:
+            self._taking.cancel()
 
     def __aiter__(self) -> Self:
         return self
@@ -182,10 +200,13 @@ class EventSubscription:
         Raises:
             ServerRefusedError: The server has ended the subscription.
             ServerError: The events cannot be read.
+            StopAsyncIteration: The subscription has ended here, or the provider or the server is closed.
         """
-        while not self._waiting:
+        while not self._waiting and not self._is_over:
             self.cursor = self._batch_cursor
             await self._take()
+        if self._is_over:
+            raise StopAsyncIteration
         event = self._waiting.pop(0)
         if event.cursor is not None:
             self.cursor = event.cursor
@@ -193,11 +214,14 @@ class EventSubscription:
             self.cursor = self._batch_cursor
         return event
 
-    async def _take(self) -> None:
-        batch = await self._stream.next()
-        self.gaps += batch.truncated
-        self._waiting += batch.events
-        self._batch_cursor = batch.cursor
+    async def _take(self) -> bool:
+        """Wait for the next events; False if the subscription ends."""
+        with anyio.CancelScope() as self._taking:
+            batch = await self._stream.next()
+            self.gaps += batch.truncated
+            self._waiting += batch.events
+            self._batch_cursor = batch.cursor
+        return not self._is_over
 
 
 class RemoteEventReader:
@@ -211,7 +235,7 @@ class RemoteEventReader:
     """
 
     def __init__(self, server: Upstream, type_: EventType, name: str, delivery: Delivery | None = None) -> None:
-        self._server = server
+        self.server = server
         self._type = type_
         self._name = name
         self._delivery = delivery
@@ -228,7 +252,7 @@ class RemoteEventReader:
                 f"the event {self._name!r} is not delivered by {delivery or 'push or poll'}: "
                 f"its server has {', '.join(self._type.delivery)}"
             )
-        return RemoteEventReader(self._server, self._type, self._name, delivery)
+        return RemoteEventReader(self.server, self._type, self._name, delivery)
 
     async def poll(self, request: EventRequest, context: InvocationContext) -> EventBatch:
         """Return the events after a position, without waiting for one.
@@ -237,15 +261,15 @@ class RemoteEventReader:
             ServerError: The request failed.
         """
         params = request_to_wire(self._type.name, request)
-        wire = await self._server.request("events/poll", params, context)
-        return batch_from_wire(wire, self._name, self._server.name)
+        wire = await self.server.request("events/poll", params, context)
+        return batch_from_wire(wire, self._name, self.server.name)
 
     def stream(self, request: EventRequest, context: InvocationContext) -> EventStream:
         """Return the events as they occur."""
-        may_push = "push" in self._type.delivery and self._server.era != "handshake"
+        may_push = "push" in self._type.delivery and self.server.era != "handshake"
         if (self._delivery or "push") == "push" and may_push:
             params: Json = request_to_wire(self._type.name, request)
-            return PushedStream(self._server, params, self._name, context)
+            return PushedStream(self.server, params, self._name, context)
         return PolledStream(partial(self.poll, context=context), request)
 
 

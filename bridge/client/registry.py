@@ -79,7 +79,7 @@ class Registry:
         path = f"/servers/{quote(name, safe='')}/versions/{quote(version, safe='')}"
         with self._client() as client:
             answer = fetched(client, f"{self._url}/v0.1{path}", _JSON, is_required=True)
-        found = None if answer is None else _server_in(answer)
+        found = None if answer is None else _server_in(answer.document)
         if found is not None and found.name != name:
             raise WireError(f"the registry answered with {short_repr(found.name)} instead of {name!r}")
         return found
@@ -89,10 +89,10 @@ class Registry:
             for _ in range(MAX_PAGES):
                 url = f"{self._url}/v0.1/servers?{urlencode(query)}"
                 answer = fetched(client, url, _JSON, is_required=True)
-                if answer is None or not isinstance(servers := answer.get("servers"), list):
+                if answer is None or not isinstance(servers := answer.document.get("servers"), list):
                     raise WireError(f"there is no registry at {self._url}: no list of servers")
                 yield from map(_server_in, servers)
-                metadata = answer.get("metadata")
+                metadata = answer.document.get("metadata")
                 cursor = metadata.get("nextCursor") if isinstance(metadata, dict) else None
                 if not cursor or cursor == query.get("cursor"):
                     return

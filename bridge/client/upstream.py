@@ -63,6 +63,7 @@ class Upstream:
         prompts: The prompts of the last list, by remote name.
         refused_prompts: Reasons of the prompts refused by pins, by remote name.
         lists: The lists by feature; only those that were started are up to date.
+        on_close: Called before the connections are closed.
     """
 
     def __init__(
@@ -82,25 +83,23 @@ class Upstream:
         state_changed: Callable[[ConnectionState], None],
     ) -> None:
         self.connection = connection
-        self.config = connection.config
-        self.name = connection.name
+        self.config, self.name = connection.config, connection.name
         self.tools: tuple[Tool, ...] = ()
         self.resources: tuple[Resource | ResourceTemplate, ...] = ()
         self.prompts: tuple[Prompt, ...] = ()
         self.refused_prompts: Mapping[str, str] = {}
+        self.on_close: set[Callable[[], None]] = set()
         self._headers_supplier = headers_supplier if connection.config.transport.takes_headers else None
         self._meta_supplier = meta_supplier
         self._items = ListedItems(self, self.config, uris, validates_results=validates_results)
         self._updated, self._watched, self._state_changed = updated, watched, state_changed
-        self._connect = connect
-        self.callers = callers
+        self._connect, self.callers = connect, callers
         self._pool = ConnectionPool(connection.config, connect)
-        self._owns = connection.state is ConnectionState.CLOSED
+        self._owns, self.is_open = connection.state is ConnectionState.CLOSED, False
         self._listing_headers: Mapping[str, Any] | None = None
         self._skipped: dict[Feature, tuple[str, ...]] = {}
         self._fetched: dict[Feature, object] = {}
         self._selection = ResourceSelection(self.config)
-        self.is_open = False
         self._stop_listening: tuple[Callable[[], None], ...] = ()
         fetchers = {"tools": self._fetch_tools, "resources": self._fetch_resources, "prompts": self._fetch_prompts}
         self.lists: dict[Feature, RemoteList] = {
@@ -179,6 +178,8 @@ class Upstream:
     async def aclose(self) -> None:
         """Close all connections, except a connection that was open before."""
         self.is_open = False
+        for close in tuple(self.on_close):
+            close()
         self.mute()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._pool.aclose)
@@ -186,8 +187,7 @@ class Upstream:
                 tasks.start_soon(self.callers.aclose)
             if self._owns:
                 await self.connection.aclose()
-        for each in self.lists.values():
-            await each.aclose()
+        await all_at_once(each.aclose for each in self.lists.values())
 
     def mute(self) -> None:
         """Pass on no more changes of lists, resources and states."""

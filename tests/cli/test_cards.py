@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -108,10 +109,12 @@ def test_a_card_starts_no_program_and_gets_no_secret_of_the_environment(run: Run
         DOCUMENTS["/server-card"] = cards[0]
         assert "has no URL of a server" in run("list", f"{host}/server-card").stderr
         DOCUMENTS["/server-card"] = {"name": "com.example/x", "remotes": [of_any]}
-        refused = run("list", f"{host}/server-card", env={"SECRET_KEY": "secret", "K": "secret"})
+        secrets = dict.fromkeys(("SECRET_KEY", "K", "BRIDGE_INPUT_X_SECRET_KEY", "BRIDGE_INPUT_X_K"), "secret")
+        refused = run("list", f"{host}/server-card", env=secrets)
         assert refused.returncode == 1
-        assert "BRIDGE_INPUT_X_SECRET_KEY" in refused.stderr
-        assert "BRIDGE_INPUT_X_K" in refused.stderr
+        prefix = "BRIDGE_CARD_HTTP_127_0_0_1_"
+        assert re.search(rf"{prefix}\d+__X__SECRET_KEY__[0-9a-f]{{8}}\b", refused.stderr)
+        assert re.search(rf"{prefix}\d+__X__K__[0-9a-f]{{8}}\b", refused.stderr)
 
 
 def test_a_server_is_served_without_a_card(run: Run) -> None:

@@ -98,6 +98,36 @@ def test_a_program_subscribes_to_events_and_may_interrupt_its_wait(delivery: Any
         assert server.events.shares.taken == 0
 
 
+@pytest.mark.parametrize("delivery", ["push", "poll"])
+@pytest.mark.parametrize("way", ["exit", "close", "remove"])
+def test_an_iteration_in_another_thread_ends_with_the_subscription_or_the_provider(delivery: Any, way: str) -> None:
+    server = Server([EventType(name="number")], name="numbers", events=EventOptions(poll_seconds=0.01))
+    config = ServerConfig(name="numbers", transport=MemoryTransport(server), protocol="2026-07-28")
+    with bridge.connect([config]) as servers, ThreadPoolExecutor(1) as threads:
+        with servers.subscribe("number", delivery=delivery) as numbers:
+            has_begun = threading.Event()
+
+            def iterated() -> list[int]:
+                found = []
+                for each in numbers:
+                    found.append(each.data["value"])
+                    has_begun.set()
+                return found
+
+            iterating = threads.submit(iterated)
+            server.emit("number", {"value": 1})
+            assert has_begun.wait(30)
+            if way == "close":
+                servers.close()
+            elif way == "remove":
+                servers.remove("numbers")
+            if way != "exit":
+                assert iterating.result(timeout=30) == [1]
+        assert iterating.result(timeout=30) == [1]
+        assert next(numbers, None) is None
+    assert server.events.shares.taken == 0
+
+
 def test_a_program_reads_skills(tmp_path: Path) -> None:
     write_skill(tmp_path, "refunds", {"a.md": "An example."})
     config = ServerConfig(name="docs", transport=MemoryTransport(Server(skills_in(tmp_path), name="docs")))

@@ -41,10 +41,37 @@ def test_a_card_on_https_names_no_server_without_it(answers: dict[str, httpx2.Re
     assert discovered_servers("http://example.com/server-card")["x"]["url"] == "http://127.0.0.1:1/mcp"
 
 
+def test_a_secret_is_asked_for_in_the_name_of_the_host_that_served_the_card(
+    answers: dict[str, httpx2.Response],
+) -> None:
+    header = {"name": "X-Key", "value": "{api_key}", "variables": {"api_key": {"isSecret": True}}}
+    remote = {"type": "streamable-http", "url": "https://example.com/mcp", "headers": [header]}
+    card = {"name": "com.good/api", "remotes": [remote]}
+    answers["https://good.com/server-card"] = httpx2.Response(302, headers={"location": "https://evil.com/server-card"})
+    answers["https://evil.com/server-card"] = httpx2.Response(200, json=card)
+    catalog = {"entries": [{"type": CARD_TYPE, "data": card}]}
+    answers["https://evil.com/.well-known/ai-catalog.json"] = httpx2.Response(200, json=catalog)
+    for url in ("https://good.com/server-card", "https://evil.com"):
+        headers = discovered_servers(url)["api"]["headers"]
+        assert headers == {"X-Key": "${BRIDGE_CARD_EVIL_COM__API__API_KEY}"}
+
+
+def test_a_catalogue_on_https_names_no_card_without_it(answers: dict[str, httpx2.Response]) -> None:
+    entries = [{"type": CARD_TYPE, "url": "http://example.org/server-card"}]
+    answers["https://example.com/.well-known/ai-catalog.json"] = httpx2.Response(200, json={"entries": entries})
+    answers["http://example.org/server-card"] = httpx2.Response(200, json=CARD)
+    with pytest.raises(WireError, match="catalogue is on https, and its card is not"):
+        discovered_servers("https://example.com")
+
+
 def test_a_redirect_does_not_lead_from_https_to_http(answers: dict[str, httpx2.Response]) -> None:
     location = {"location": "http://example.org/server-card"}
     answers["https://example.com/server-card"] = httpx2.Response(302, headers=location)
     answers[location["location"]] = httpx2.Response(200, json=CARD)
+    with pytest.raises(WireError, match="redirects to an address without https"):
+        discovered_servers("https://example.com/server-card")
+    answers[location["location"]] = httpx2.Response(302, headers={"location": "https://example.net/server-card"})
+    answers["https://example.net/server-card"] = httpx2.Response(200, json=CARD)
     with pytest.raises(WireError, match="redirects to an address without https"):
         discovered_servers("https://example.com/server-card")
 

@@ -13,12 +13,15 @@ from bridge.client.connection.health import until_unused
 from bridge.client.connection.list_methods import EVENTS
 from bridge.client.connection.status import ReconnectPolicy
 from bridge.client.pins import ServerPins, pins_of
-from bridge.errors import ServerRefusedError
+from bridge.errors import ServerRefusedError, ServerUnavailableError
 from bridge.events import EventType
 from bridge.server import EventOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from bridge import InvocationContext
+    from bridge.events.occurrence import EventBatch, EventRequest, EventStream
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("deadline")]
 
@@ -108,6 +111,66 @@ async def test_dropped_events_are_counted_as_a_gap(delivery: Any) -> None:
         async with provider.events.subscribe("number", cursor=cursor, delivery=delivery) as events:
             assert [(await anext(events)).data["value"] for _ in range(2)] == [3, 4]
             assert events.gaps == 1
+
+
+@pytest.mark.parametrize("delivery", ["push", "poll"])
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_an_iteration_ends_with_the_provider_and_goes_on_later_from_its_cursor(delivery: Any) -> None:
+    server = Server(number(), name="numbers", events=EventOptions(poll_seconds=0.01))
+    seen: list[Any] = []
+    async with (
+        provider_of(server) as provider,
+        anyio.create_task_group() as tasks,
+        provider.events.subscribe("number", delivery=delivery) as events,
+    ):
+        began = anyio.Event()
+
+        async def iterate() -> None:
+            async for each in events:
+                seen.append(each.data["value"])
+                began.set()
+
+        tasks.start_soon(iterate)
+        server.emit("number", {"value": 1})
+        await began.wait()
+        await provider.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await anext(events)
+        assert not any(each.on_close for each in provider.upstreams.values())
+    server.emit("number", {"value": 2})
+    async with (
+        provider_of(server) as provider,
+        provider.events.subscribe("number", cursor=events.cursor, delivery=delivery) as events,
+    ):
+        seen.append((await anext(events)).data["value"])
+    assert seen == [1, 2]
+
+
+async def test_a_subscription_that_begins_fails_if_its_server_is_removed() -> None:
+    class Silent:
+        """Reader without events."""
+
+        async def poll(self, request: EventRequest, context: InvocationContext) -> EventBatch:
+            """Begin to wait, and never end."""
+            polled.set()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+        def stream(self, request: EventRequest, context: InvocationContext) -> EventStream:
+            """Have no stream."""
+            raise NotImplementedError
+
+    polled = anyio.Event()
+    server = Server(number(reader=Silent()), name="numbers")
+    async with provider_of(server) as provider, anyio.create_task_group() as tasks:
+
+        async def subscribe() -> None:
+            with pytest.raises(ServerUnavailableError, match="is closed"):
+                await provider.events.subscribe("number", delivery="poll").__aenter__()
+
+        tasks.start_soon(subscribe)
+        await polled.wait()
+        await provider.remove("numbers")
 
 
 async def test_an_open_stream_is_a_use_of_its_server() -> None:

@@ -1,14 +1,16 @@
 """Servers as registries and cards describe them, as entries of ``mcp.json``.
 
 Formats: ``server.json`` of the MCP registry (2025-12-11), and MCP Server Cards (SEP-2127) with the same ``remotes``.
-What users have to give becomes ``${VAR}``. For a URL, whose host has chosen the names, a variable begins with
-``BRIDGE_INPUT_`` and the server's name, so that no description can ask for another secret of the environment. Packages
-are pinned to their exact version.
+What users have to give becomes ``${VAR}``. For a URL, the name of a variable begins with ``BRIDGE_CARD_`` and the host
+that has served the card, or with ``BRIDGE_SERVER_`` and the domain in the name of the server, so that no description
+can ask for another secret of the environment. All other text is literal. Packages are pinned to their exact version.
 """
 
 from __future__ import annotations
 
 import re
+from hashlib import sha256
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import WireError
@@ -16,9 +18,12 @@ from bridge.text import clip, short_repr
 from bridge.types import require_object, require_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from bridge.types import Json
+
+    Naming = Callable[[str], str]
+    """Names of environment variables by those of inputs."""
 
 SERVER_JSON_SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 """Schema of a ``server.json``."""
@@ -27,8 +32,10 @@ _SCHEMA = re.compile(r"https://static\.modelcontextprotocol\.io/schemas/[\w.-]+/
 _NAME = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9._-]+")
 _VARIABLE = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}")
 _NOT_OF_A_VARIABLE = re.compile(r"[^A-Za-z0-9_]+")
+_NOT_OF_A_PART = re.compile(r"[^A-Za-z0-9]+")
+_PLAIN_OWNER = re.compile(r"[a-z0-9]+(?:\.[a-z0-9]+)*")
+_DIGEST_CHARS = 8
 _VERSION = re.compile(r"[0-9A-Za-z][\w.+!-]*")
-_PREFIX = "BRIDGE_INPUT_"
 _TRANSPORTS = {"streamable-http": "http", "sse": "sse"}
 
 
@@ -38,12 +45,19 @@ def is_server_json(document: Any) -> bool:
     return isinstance(schema, str) and _SCHEMA.fullmatch(schema) is not None
 
 
-def entry_of(document: Any, *, is_card: bool = False) -> tuple[str, Json]:
+class _Reference(str):
+    """A reference to an environment variable, among literal texts."""
+
+    __slots__ = ()
+
+
+def entry_of(document: Any, *, host: str | None = None) -> tuple[str, Json]:
     """Return the short name of a server, and its entry of ``mcp.json``: of a URL, or else of a package.
 
     Args:
         document: The ``server.json`` or card.
-        is_card: True for a card that was fetched, which only says where to connect: its packages are ignored.
+        host: Host of a card that was fetched, which only says where to connect: its packages are ignored. With its
+            scheme, unless that is https, and its port, unless that is the scheme's.
 
     Raises:
         WireError: The document is malformed, or describes no server that can be reached or started.
@@ -57,8 +71,9 @@ def entry_of(document: Any, *, is_card: bool = False) -> tuple[str, Json]:
     for kind in _TRANSPORTS:
         for remote in remotes:
             if remote.get("type") == kind:
-                return short_name, _of_remote(remote, f"{_PREFIX}{short_name}_")
-    if is_card:
+                kind_of_owner, owner = ("SERVER", name.partition("/")[0]) if host is None else ("CARD", host)
+                return short_name, _of_remote(remote, _owned(kind_of_owner, owner, short_name))
+    if host is not None:
         raise WireError(f"the card of {name!r} has no URL of a server: 'remotes' of a known type")
     packages = [require_object(each, "a package") for each in _list(described, "packages")]
     for package in packages:
@@ -78,22 +93,22 @@ def _list(described: Mapping[str, Any], member: str) -> list[Any]:
     return found
 
 
-def _of_remote(remote: Json, prefix: str) -> Json:
-    url = _filled(require_text(remote.get("url")), remote.get("variables"), prefix)
-    if not url.startswith(("https://", "http://", "${")):
+def _of_remote(remote: Json, naming: Naming) -> Json:
+    url = _filled(require_text(remote.get("url")), remote.get("variables"), naming)
+    if not url.startswith(("https://", "http://")):  # in literal text, so that no value changes it
         raise WireError(f"the URL of a remote begins with https://, not {short_repr(url)}")
     entry: Json = {"type": _TRANSPORTS[remote["type"]], "url": url}
-    headers = _given(_list(remote, "headers"), prefix)
+    headers = _given(_list(remote, "headers"), naming)
     return entry | ({"headers": headers} if headers else {})
 
 
 def _of_package(package: Json, command: Callable[[str, str, list[str], Json], list[str]]) -> Json:
-    identifier, version = require_text(package.get("identifier")), package.get("version") or ""
+    identifier, version = _escaped(require_text(package.get("identifier"))), package.get("version") or ""
     if identifier.startswith("-") or not (version == "" or _VERSION.fullmatch(require_text(version))):
         raise WireError(f"a package has an identifier and one exact version, not {identifier!r} and {version!r}")
     if not version and package["registryType"] != "oci":
         raise WireError(f"the package {identifier!r} has no version, so that it cannot be pinned")
-    env = _given(_list(package, "environmentVariables"))
+    env = _given(_list(package, "environmentVariables"), _own_name)
     runtime = _arguments(_list(package, "runtimeArguments"))
     program, *rest = command(identifier, version, runtime, env)
     entry: Json = {"command": program, "args": [*rest, *_arguments(_list(package, "packageArguments"))]}
@@ -109,40 +124,74 @@ def _escaped(text: str) -> str:
     return text.replace("${", "$${")
 
 
-def _filled(text: str, variables: Any, prefix: str = "") -> str:
+def _owned(kind: str, owner: str, server: str) -> Naming:
+    """Return the naming of inputs of a server; no two owners have a variable in common.
+
+    An owner that a variable cannot spell has a digest at the end. No part has two underscores that follow one another.
+    """
+    prefix = f"BRIDGE_{kind}_{_part(owner)}__{_part(server)}__"
+    digest = "" if _PLAIN_OWNER.fullmatch(owner) else f"__{sha256(owner.encode()).hexdigest()[:_DIGEST_CHARS]}"
+    return lambda name: f"{prefix}{_part(name)}{digest}"
+
+
+def _part(text: str) -> str:
+    return _NOT_OF_A_PART.sub("_", text).strip("_").upper()
+
+
+def _own_name(name: str) -> str:
+    """Naming of the inputs of a package: variables of the environment under their own names."""
+    return _NOT_OF_A_VARIABLE.sub("_", name).upper()
+
+
+def _filled(text: str, variables: Any, naming: Naming) -> str:
     """Return a text whose ``{variables}`` are references to what users have to give.
 
     Args:
         text: The text.
         variables: Description of each variable by its name.
-        prefix: Beginning of the names of the environment variables.
+        naming: Names of the environment variables.
     """
     known = variables if isinstance(variables, dict) else {}
+    parts: list[str] = []
+    end = 0
+    for found in _VARIABLE.finditer(text):
+        if isinstance(variable := known.get(found[1]), dict):
+            fixed = variable.get("value")
+            value = fixed if isinstance(fixed, str) else _asked(found[1], variable, naming)
+            parts += text[end : found.start()], value or ""
+            end = found.end()
+    return _joined([*parts, text[end:]])
 
-    def reference(found: re.Match[str]) -> str:
-        variable = known.get(found[1])
-        return found[0] if not isinstance(variable, dict) else _value(found[1], variable, prefix) or ""
 
-    return _VARIABLE.sub(reference, _escaped(text))
+def _joined(parts: Iterable[str]) -> str:
+    """Join literal texts and references; neighbouring literals are escaped together, so that they make no reference."""
+    runs = groupby(parts, lambda part: isinstance(part, _Reference))
+    return "".join("".join(run) if is_reference else _escaped("".join(run)) for is_reference, run in runs)
 
 
-def _value(name: str, given: Mapping[str, Any], prefix: str = "") -> str | None:
+def _value(name: str, given: Mapping[str, Any], naming: Naming) -> str | None:
     """Return the value of an input: a fixed one, a reference, or None for one that may be left out."""
     if isinstance(value := given.get("value"), str):
-        return _filled(value, given.get("variables"), prefix)
-    variable = _NOT_OF_A_VARIABLE.sub("_", prefix + name).upper()
+        return _filled(value, given.get("variables"), naming)
+    asked = _asked(name, given, naming)
+    return None if asked is None else _joined([asked])
+
+
+def _asked(name: str, given: Mapping[str, Any], naming: Naming) -> str | None:
+    """Return the reference to an input without a fixed value, or its literal default; None if it may be left out."""
+    variable = naming(name)
     if isinstance(default := given.get("default"), str) and not given.get("isSecret"):
-        return f"${{{variable}:-{default}}}" if not set(default) & set("{}") else _escaped(default)
-    return f"${{{variable}}}" if given.get("isRequired") or given.get("isSecret") else None
+        return default if set(default) & set("{}") else _Reference(f"${{{variable}:-{default}}}")
+    return _Reference(f"${{{variable}}}") if given.get("isRequired") or given.get("isSecret") else None
 
 
-def _given(inputs: list[Any], prefix: str = "") -> Json:
+def _given(inputs: list[Any], naming: Naming) -> Json:
     """Return environment variables or headers by name."""
     found: Json = {}
     for each in inputs:
         given = require_object(each, "an input")
         name = require_text(given.get("name"))
-        if (value := _value(name, given, prefix)) is not None:
+        if (value := _value(name, given, naming)) is not None:
             found[name] = value
     return found
 
@@ -152,11 +201,11 @@ def _arguments(given: list[Any]) -> list[str]:
     for each in given:
         argument = require_object(each, "an argument")
         name = argument.get("name")
-        value = _value(str(name or argument.get("valueHint") or "ARGUMENT").lstrip("-"), argument)
+        value = _value(str(name or argument.get("valueHint") or "ARGUMENT").lstrip("-"), argument, _own_name)
         if argument.get("type") == "named":
             has_value = value is not None
             if has_value or not {"isRequired", "valueHint", "format"} & argument.keys():
-                arguments += [require_text(name), *([str(value)] if has_value else [])]
+                arguments += [_escaped(require_text(name)), *([str(value)] if has_value else [])]
         elif value is not None:
             arguments.append(value)
     return arguments
@@ -164,7 +213,7 @@ def _arguments(given: list[Any]) -> list[str]:
 
 def _docker(identifier: str, version: str, runtime: list[str], env: Json) -> list[str]:
     image = identifier if not version or ":" in identifier.rpartition("/")[2] else f"{identifier}:{version}"
-    passed = [part for name in env for part in ("-e", name)]
+    passed = [part for name in env for part in ("-e", _escaped(name))]
     return ["docker", "run", "-i", "--rm", *passed, *runtime, image]
 
 

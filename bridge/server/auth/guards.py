@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx2
@@ -69,7 +70,7 @@ class AuthGuards:
         """Warns of names in the configuration that no tool, resource or prompt has."""
         for each in dict.fromkeys((server, *profiles.values())):
             self._auth.on_change(each.changes.notify_lists)
-            each.access_by_keys = self._auth.access_by_keys
+            each.access_by_keys = partial(self._auth.access_by_keys, profile=each.profile)
 
         self.metadata_url = metadata_url = metadata_url_of(self._auth)
         """URL of the metadata; None without an issuer of tokens."""

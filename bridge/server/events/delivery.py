@@ -46,6 +46,8 @@ MAX_BODY_BYTES = 256 * 1024
 """Maximum bytes of a message."""
 MAX_ATTEMPTS = 6
 """Attempts to deliver an event, after which deliveries are suspended."""
+TERMINATED_SECONDS = 5.0
+"""Maximum seconds for which a subscription that has ended waits until its callback has taken the message."""
 _DELAY_FACTOR = 4.0
 _MAX_DELAY_SECONDS = 300.0
 _AGAIN_SECONDS = 5.0
@@ -113,7 +115,7 @@ class Delivery:
         subscription: Subscription,
         state: DeliveryState,
         options: EventOptions,
-        ended: Callable[[Subscription], Awaitable[None]],
+        ended: Callable[[Delivery], Awaitable[None]],
     ) -> None:
         self.subscription = subscription
         self._events = events
@@ -123,9 +125,12 @@ class Delivery:
         self._ended = ended
         self._scope = anyio.CancelScope()
         self._refreshed = anyio.Event()
+        self._has_ended = False
 
     def refresh(self, subscription: Subscription) -> None:
-        """Go on with a subscription whose caller has asked again."""
+        """Go on with a subscription whose caller has asked again; once it has ended, another delivery does."""
+        if self._has_ended:
+            return
         if subscription.refreshed_at > self.subscription.refreshed_at:
             self._refreshed.set()
         self.subscription = subscription
@@ -141,9 +146,12 @@ class Delivery:
                 try:
                     await self._deliver_all()
                 except _EndedError as ended:
+                    self._has_ended = True
                     _logger.info("the webhook %s ends: %s", self.subscription.id, ended.error["message"])
-                    with anyio.CancelScope(shield=True):
+                    # At a shutdown the subscription stays stored, so that its callback is told after the next start.
+                    with anyio.move_on_after(TERMINATED_SECONDS):
                         await self._send_once("terminated", {"error": ended.error})
+                    with anyio.CancelScope(shield=True):
                         await self._end()
                     return
                 except _MissingError:
@@ -157,7 +165,7 @@ class Delivery:
 
     async def _end(self) -> None:
         try:
-            await self._ended(self.subscription)
+            await self._ended(self)
         except EventStoreError as error:
             _logger.warning("a subscription that has ended could not be deleted: %s", error)
 
@@ -198,8 +206,10 @@ class Delivery:
         type_ = await self._type(context)
         request = EventRequest(arguments=subscription.arguments, cursor=self._state.cursor)
         async with self._events.reader_of(type_).stream(request, context) as stream:
+            is_opening = True
             while True:
-                batch = await self._next(stream)
+                batch = await self._next(stream, is_opening=is_opening)
+                is_opening = False
                 self._check(type_)
                 if batch.truncated:
                     await self._send_once("gap", {"cursor": batch.cursor if batch.start is None else batch.start})
@@ -209,7 +219,7 @@ class Delivery:
                     await self._save(replace(self._state, cursor=batch.cursor))
 
     @staticmethod
-    async def _next(stream: EventStream) -> EventBatch:
+    async def _next(stream: EventStream, *, is_opening: bool) -> EventBatch:
         """Return the next events.
 
         Raises:
@@ -218,7 +228,7 @@ class Delivery:
         try:
             return await stream.next()
         except ServerRefusedError as error:
-            if (ended := ended_by(error)) is None:
+            if (ended := ended_by(error, is_opening=is_opening)) is None:
                 raise
             raise _EndedError(ended) from error
 

@@ -76,13 +76,16 @@ return {store, newest, first, found}
 """Returns the identity of the store, the numbers of its newest and of its oldest entry, and entries after a number."""
 _SAVE = """
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-redis.call('INCRBY', KEYS[2], ARGV[3])
+redis.call('INCR', KEYS[2])
+"""
+_SAVE_STATE = """
+if redis.call('HEXISTS', KEYS[1], ARGV[3]) == 1 then redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) end
 """
 _DELETE = """
 local found = redis.call('HGET', KEYS[1], ARGV[1])
 if not found or ARGV[2] ~= '' and found ~= ARGV[2] then return 0 end
-redis.call('HDEL', KEYS[1], ARGV[1])
-redis.call('INCRBY', KEYS[2], ARGV[3])
+redis.call('HDEL', KEYS[1], ARGV[1], ARGV[3])
+redis.call('INCR', KEYS[2])
 return 1
 """
 _LEAD = """
@@ -117,6 +120,7 @@ class RedisEventStore:
         self._read_script = self._redis.register_script(_READ)
         self._lead_script = self._redis.register_script(_LEAD)
         self._save_script = self._redis.register_script(_SAVE)
+        self._save_state_script = self._redis.register_script(_SAVE_STATE)
         self._delete_script = self._redis.register_script(_DELETE)
 
     async def open(self) -> None:
@@ -183,14 +187,16 @@ class RedisEventStore:
         return None if found is None else found.encode()
 
     async def save_subscription(self, identifier: str, record: bytes) -> None:
-        """Store a subscription or a state, or replace it."""
-        args: list[Any] = [identifier, record, int(not identifier.endswith(STATE_SUFFIX))]
+        """Store a subscription, or replace it; or the state of one that is stored."""
+        is_state = identifier.endswith(STATE_SUFFIX)
+        script = self._save_state_script if is_state else self._save_script
+        args: list[Any] = [identifier, record, identifier.removesuffix(STATE_SUFFIX)]
         with _translated():
-            await self._save_script(keys=self._subscription_keys, args=args)
+            await script(keys=self._subscription_keys, args=args)
 
     async def delete_subscription(self, identifier: str, record: bytes | None = None) -> bool:
-        """Delete a subscription or a state; see `EventStore.delete_subscription`."""
-        args: list[Any] = [identifier, record or b"", int(not identifier.endswith(STATE_SUFFIX))]
+        """Delete a subscription and its state; see `EventStore.delete_subscription`."""
+        args: list[Any] = [identifier, record or b"", identifier + STATE_SUFFIX]
         with _translated():
             return bool(await self._delete_script(keys=self._subscription_keys, args=args))
 

@@ -45,6 +45,14 @@ _OVER_BYTES = """
         SELECT max(number) FROM (SELECT number, sum(size) OVER (ORDER BY number DESC) AS kept FROM event) WHERE kept > ?
     )
 """
+_SAVE = """
+    INSERT OR REPLACE INTO event_subscription SELECT ?1, ?2
+    WHERE ?3 IS NULL OR EXISTS (SELECT 1 FROM event_subscription WHERE id = ?3)
+"""
+_DELETE = """
+    DELETE FROM event_subscription WHERE id IN (?1, ?3)
+    AND EXISTS (SELECT 1 FROM event_subscription WHERE id = ?1 AND coalesce(record = ?2, TRUE))
+"""
 _NEWEST = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0)"
 _OLDEST = "SELECT number, timestamp FROM event ORDER BY number LIMIT 1"
 
@@ -142,16 +150,17 @@ class SqliteEventStore:
         return None if found is None else bytes(found[0])
 
     async def save_subscription(self, identifier: str, record: bytes) -> None:
-        """Store a subscription or a state, or replace it; it is on the disk when this returns."""
-        statement = "INSERT OR REPLACE INTO event_subscription VALUES (?, ?)"
-        await self._run(lambda connection: connection.execute(statement, (identifier, record)))
-        self._revision += not identifier.endswith(STATE_SUFFIX)
+        """Store a subscription, or the state of one that is stored; it is on the disk when this returns."""
+        is_state = identifier.endswith(STATE_SUFFIX)
+        of = identifier.removesuffix(STATE_SUFFIX) if is_state else None
+        await self._run(lambda connection: connection.execute(_SAVE, (identifier, record, of)))
+        self._revision += not is_state
 
     async def delete_subscription(self, identifier: str, record: bytes | None = None) -> bool:
-        """Delete a subscription or a state; see `EventStore.delete_subscription`."""
-        statement = "DELETE FROM event_subscription WHERE id = ? AND coalesce(record = ?, TRUE)"
-        deleted = await self._run(lambda connection: connection.execute(statement, (identifier, record)).rowcount)
-        self._revision += not identifier.endswith(STATE_SUFFIX)
+        """Delete a subscription and its state; see `EventStore.delete_subscription`."""
+        row = (identifier, record, identifier + STATE_SUFFIX)
+        deleted = await self._run(lambda connection: connection.execute(_DELETE, row).rowcount)
+        self._revision += deleted > 0
         return deleted > 0
 
     async def leads(self, process: str, seconds: float) -> bool:  # noqa: ARG002 - the protocol's

@@ -125,11 +125,11 @@ class EventStore(Protocol):
         ...
 
     async def save_subscription(self, identifier: str, record: bytes) -> None:
-        """Store a subscription or a state, or replace it."""
+        """Store a subscription, or replace it; or the state of one that is stored."""
         ...
 
     async def delete_subscription(self, identifier: str, record: bytes | None = None) -> bool:
-        """Delete a subscription or a state; return False if it is not stored, or not as a record that is given."""
+        """Delete a subscription and its state; return False if it is not stored, or not as a record that is given."""
         ...
 
     async def leads(self, process: str, seconds: float) -> bool:
@@ -232,16 +232,20 @@ class MemoryEventStore:
         return self._subscriptions.get(identifier)
 
     async def save_subscription(self, identifier: str, record: bytes) -> None:
-        """Store a subscription or a state, or replace it."""
+        """Store a subscription, or replace it; or the state of one that is stored."""
+        is_state = identifier.endswith(STATE_SUFFIX)
+        if is_state and identifier.removesuffix(STATE_SUFFIX) not in self._subscriptions:
+            return
         self._subscriptions[identifier] = record
-        self._revision += not identifier.endswith(STATE_SUFFIX)
+        self._revision += not is_state
 
     async def delete_subscription(self, identifier: str, record: bytes | None = None) -> bool:
-        """Delete a subscription or a state; see `EventStore.delete_subscription`."""
+        """Delete a subscription and its state; see `EventStore.delete_subscription`."""
         if identifier not in self._subscriptions or record not in {None, self._subscriptions[identifier]}:
             return False
         del self._subscriptions[identifier]
-        self._revision += not identifier.endswith(STATE_SUFFIX)
+        self._subscriptions.pop(identifier + STATE_SUFFIX, None)
+        self._revision += 1
         return True
 
     async def leads(self, process: str, seconds: float) -> bool:  # noqa: ARG002 - the protocol's

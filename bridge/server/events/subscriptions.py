@@ -47,7 +47,7 @@ class Subscriptions:
             self._revision = revision
         now = time()
         for each in [each for each in self._known.values() if each.expires_at < now - KEPT_SECONDS]:
-            await self.delete(each)
+            await self.delete_ended(each)
         return {identifier: each for identifier, each in self._known.items() if each.expires_at > now}
 
     async def save(self, subscription: Subscription) -> None:
@@ -55,10 +55,16 @@ class Subscriptions:
         await self._store.save_subscription(subscription.id, subscription.to_json())
 
     async def delete(self, subscription: Subscription) -> None:
-        """Delete a subscription, unless its caller has asked for it again meanwhile; raises as `live`."""
-        self._known.pop(subscription.id, None)
-        if await self._store.delete_subscription(subscription.id, subscription.to_json()):
-            await self._store.delete_subscription(subscription.id + STATE_SUFFIX)
+        """Delete a subscription; raises as `live`."""
+        await self._store.delete_subscription(subscription.id)
+
+    async def delete_ended(self, subscription: Subscription) -> None:
+        """Delete a subscription that has ended, unless its caller has asked for it meanwhile; raises as `live`."""
+        text = await self._store.subscription(subscription.id)
+        found = {} if text is None else _read({subscription.id: text})
+        # Another version writes the same subscription with other members.
+        if any(each.refreshed_at == subscription.refreshed_at for each in found.values()):
+            await self._store.delete_subscription(subscription.id, text)
 
     async def stored(self) -> Mapping[str, bytes]:
         """Return everything that is stored, for `state_of`; raises as `live`."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bridge import HttpTransport, StdioTransport, load_config
+from bridge.client.config.loading import parse_config
 from bridge.client.config.server_json import entry_of, is_server_json
 from bridge.errors import ConfigError, WireError
 
@@ -94,9 +96,49 @@ def test_a_url_comes_before_packages() -> None:
     _, entry = entry_of(described(remotes=remotes, packages=[package("pypi", "x")]))
     assert entry == {
         "type": "http",
-        "url": "https://${BRIDGE_INPUT_WEATHER_TENANT}.example.com/mcp",
-        "headers": {"X-Key": "${BRIDGE_INPUT_WEATHER_X_KEY}"},
+        "url": "https://${BRIDGE_SERVER_IO_GITHUB_ADA__WEATHER__TENANT}.example.com/mcp",
+        "headers": {"X-Key": "${BRIDGE_SERVER_IO_GITHUB_ADA__WEATHER__X_KEY}"},
     }
+
+
+def remote(url: str, **variables: Any) -> dict[str, Any]:
+    return {"type": "streamable-http", "url": url, "variables": variables}
+
+
+def test_no_two_owners_have_a_variable_in_common() -> None:
+    owners = ["api.example.com", "api-example.com", "api.example.com:8443", "http://api.example.com", "API.example.com"]
+    needed = {"key": {"isRequired": True}}
+    urls = [
+        entry_of(described(name=name, remotes=[remote("https://x/{key}", **needed)]), host=host)[1]["url"]
+        for host in (*owners, None)
+        for name in ("api.example.com/notes", "api-example.com/notes", "API.example.com/notes")
+    ]
+    assert urls[0] == "https://x/${BRIDGE_CARD_API_EXAMPLE_COM__NOTES__KEY}"
+    assert urls[-3] == "https://x/${BRIDGE_SERVER_API_EXAMPLE_COM__NOTES__KEY}"
+    assert urls[0] == urls[1] == urls[2], "the name is the host's own"
+    assert len(set(urls)) == len(owners) + 3
+
+
+@pytest.mark.parametrize(
+    "text", ["{d}{HOME}", "{d}{rest}", "{dollar_brace}HOME}", "${HOME}", "$${HOME}", "{d}{d}{HOME}"]
+)
+def test_no_text_of_a_description_becomes_a_reference(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "secret")
+    fixed = {"d": {"value": "$"}, "rest": {"value": "{HOME}"}, "dollar_brace": {"default": "${"}}
+    given = package(
+        "oci",
+        "x${HOME}",
+        packageArguments=[{"type": "named", "name": "--${HOME}", "value": text, "variables": fixed}],
+        environmentVariables=[{"name": "A${HOME}", "value": text, "variables": fixed}],
+    )
+    headers = [{"name": "X", "value": text, "variables": fixed}]
+    for document in (
+        described(packages=[given]),
+        described(remotes=[remote(f"https://x/{text}", **fixed) | {"headers": headers}]),
+    ):
+        (server,) = parse_config({"mcpServers": dict([entry_of(document)])}).servers.values()
+        assert isinstance(server.transport, HttpTransport | StdioTransport)
+        assert "secret" not in str(asdict(server.transport))
 
 
 @pytest.mark.parametrize(
@@ -110,6 +152,8 @@ def test_a_url_comes_before_packages() -> None:
         (described(packages=[package("pypi", "--extra=x")]), "one exact version"),
         (described(packages=[package("pypi", "x", version=None)]), "cannot be pinned"),
         (described(remotes=[{"type": "streamable-http", "url": "file:///etc"}]), "begins with https://"),
+        (described(remotes=[remote("{base}/mcp", base={"default": "http://evil.example"})]), "begins with https://"),
+        (described(remotes=[remote("http{s}://x", s={"default": "s"})]), "begins with https://"),
         (described(remotes={}), "has neither a URL"),
         (described(remotes="x"), "'remotes' is a list"),
     ],
@@ -122,11 +166,11 @@ def test_a_description_that_cannot_be_used_is_refused(document: Any, problem: st
 def test_server_json_and_cards_are_configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "server.json"
     card = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
-    remote = {"type": "streamable-http", "url": "https://example.com/{id}", "variables": {"id": {"isRequired": True}}}
-    path.write_text(json.dumps(described(**{"$schema": card, "remotes": [remote]})))
-    with pytest.raises(ConfigError, match="BRIDGE_INPUT_WEATHER_ID"):
+    remotes = [remote("https://example.com/{id}", id={"isRequired": True})]
+    path.write_text(json.dumps(described(**{"$schema": card, "remotes": remotes})))
+    with pytest.raises(ConfigError, match="BRIDGE_SERVER_IO_GITHUB_ADA__WEATHER__ID"):
         load_config(path)
-    monkeypatch.setenv("BRIDGE_INPUT_WEATHER_ID", "7")
+    monkeypatch.setenv("BRIDGE_SERVER_IO_GITHUB_ADA__WEATHER__ID", "7")
     transport = load_config(path).servers["weather"].transport
     assert isinstance(transport, HttpTransport)
     assert transport.url == "https://example.com/7"

@@ -155,6 +155,7 @@ FOUND = [
     GOOD._replace(body={"result": DONE, "method": None}),
     GOOD._replace(status=202, framing="longer"),
     GOOD._replace(status=401),
+    GOOD._replace(media="text/event-stream", headers=["Content-Type: text/plain"], framing="longer", size=7),
 ]
 """Responses whose outcomes once differed."""
 

@@ -73,11 +73,28 @@ class Delivered:
     def end_of(self, *_: object) -> None:
         """Return None: its server says so."""
 
-    async def end(self, subscription: Subscription) -> None:
-        self.ended.append(subscription.id)
+    async def end(self, ended: Delivery) -> None:
+        self.ended.append(ended.subscription.id)
 
 
-def made(events: Delivered, url: str) -> Delivery:
+class Silent(Callbacks):
+    """Callbacks of which none answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = anyio.Event()
+        self.was_waited_for = False
+
+    async def post(self, *_: object) -> bytes:
+        """Wait until cancelled, or the deadline."""
+        self.asked.set()
+        with anyio.move_on_after(3):
+            await anyio.sleep_forever()
+        self.was_waited_for = True
+        return b""
+
+
+def made(events: Delivered, url: str, callbacks: Callbacks | None = None) -> Delivery:
     now = time()
     subscription = Subscription(
         id="sub_1",
@@ -97,7 +114,7 @@ def made(events: Delivered, url: str) -> Delivery:
     )
     assert Subscription.from_json(subscription.to_json()).to_json() == subscription.to_json()
     state = DeliveryState(created_at=now, cursor="")
-    return Delivery(events, Callbacks((url,)), subscription, state, OPTIONS, events.end)
+    return Delivery(events, callbacks or Callbacks((url,)), subscription, state, OPTIONS, events.end)
 
 
 async def test_a_webhook_waits_while_the_server_of_its_type_is_away(
@@ -116,13 +133,39 @@ async def test_a_webhook_waits_while_the_server_of_its_type_is_away(
     assert (events.absences, events.ended) == (-1, [])
 
 
-@pytest.mark.parametrize("code", [-32011, -32012, -32014, -32023, -32024, -32026])
+@pytest.mark.parametrize("code", [-32011, -32012, -32014, -32023, -32024, -32026, -32602])
 async def test_the_end_of_a_subscription_at_another_server_is_passed_on(code: int, receiver: Receiver) -> None:
     events = Delivered()
-    failure = ServerFailure(server="one", phase="reading", reason="gone")
-    events.refusal = ServerRefusedError(failure, code, "it is gone", {"kind": "event"})
+    events.refusal = refusal(code)
     with anyio.fail_after(30):
         await made(events, receiver.url).run()
         told = (await anyio.to_thread.run_sync(receiver.next)).json
     assert told == {"type": "terminated", "error": {"code": code, "message": "it is gone", "data": {"kind": "event"}}}
     assert events.ended == ["sub_1"]
+
+
+def refusal(code: int) -> ServerRefusedError:
+    failure = ServerFailure(server="one", phase="reading", reason="gone")
+    return ServerRefusedError(failure, code, "it is gone", {"kind": "event"})
+
+
+async def test_a_subscription_that_ends_is_deleted_although_its_callback_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delivery, "TERMINATED_SECONDS", 0.001)
+    events, callbacks = Delivered(), Silent()
+    events.refusal = refusal(-32011)
+    with anyio.fail_after(30):
+        await made(events, "http://127.0.0.1", callbacks).run()
+    assert (callbacks.was_waited_for, events.ended) == (False, ["sub_1"])
+
+
+async def test_a_shutdown_does_not_wait_for_the_end_of_a_subscription_and_leaves_it_for_the_next_start() -> None:
+    events, callbacks = Delivered(), Silent()
+    events.refusal = refusal(-32011)
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made(events, "http://127.0.0.1", callbacks).run)
+            await callbacks.asked.wait()
+            tasks.cancel_scope.cancel()
+    assert (callbacks.was_waited_for, events.ended) == (False, [])

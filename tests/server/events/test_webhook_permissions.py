@@ -130,3 +130,30 @@ def test_a_type_that_is_gone_or_changed_after_a_restart_ends_its_webhooks(receiv
             assert (told["type"], {key: told["error"][key] for key in error}) == ("terminated", error)
         with served(receiver.url, store=SqliteTaskStore(tmp_path / "kept")) as (client, _):
             assert "deliveryStatus" not in client.subscribe(receiver.url, arguments={"least": 2})  # it is a new one
+
+
+@pytest.mark.parametrize("unsubscribes", [False, True])
+def test_a_webhook_that_is_subscribed_to_again_while_it_ends_is_delivered_once(
+    unsubscribes: bool, receiver: Receiver
+) -> None:
+    both = ApiKey("ada", ADA), ApiKey("bob", BOB)
+    keys = ApiKeys(*both)
+    with served(receiver.url, auth=keys, heartbeat_seconds=0.05) as (client, server):
+        client.subscribe(receiver.url, BOB)
+        with receiver.holding("/"):
+            keys.replace(both[0])
+            receiver.wait_for_held(1)
+            keys.replace(*both)
+            if unsubscribes:
+                assert client.unsubscribe(receiver.url, BOB)["resultType"] == "complete"
+            assert "id" in client.subscribe(receiver.url, BOB)
+        assert receiver.next().json["type"] == "terminated"
+        server.emit("number", {"value": 1})
+        assert receiver.next_event()["data"] == {"value": 1}
+        assert client.unsubscribe(receiver.url, BOB)["resultType"] == "complete"
+        assert client.unsubscribe(receiver.url, BOB)["code"] == NOT_FOUND
+        assert "id" in client.subscribe(f"{receiver.url}/other", BOB)
+        for value in (2, 3):
+            server.emit("number", {"value": value})
+            received = receiver.next()
+            assert (received.path, received.json["data"]) == ("/other", {"value": value})
