@@ -166,6 +166,8 @@ def _of_client(client: Client) -> tuple[list[Target], dict[str, str]]:
     path = client.file().absolute()
     if path.is_file():
         return [ConfigTarget(path)], {}
+    if os.path.lexists(path):
+        return [], {str(path): "is not a regular file: move it away"}
     return [], {str(path): f"there is no such file: {_INSTALL} --client {client.name} writes it"}
 
 

@@ -8,9 +8,12 @@ import pytest
 
 from bridge.cli.install.client_entries import merged
 from bridge.cli.install.config_files import editor_of, set_entry
+from bridge.cli.targets.target import ConfigTarget, parse_target
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.cli.conftest import Run
 
 
 @pytest.mark.parametrize(
@@ -62,3 +65,19 @@ def test_of_a_url_nothing_that_starts_a_program_is_kept_and_the_reverse() -> Non
     assert merged({"url": "v"}, remote) == remote | {"url": "v"}
     assert merged({"command": "y", "args": []}, remote) == {"timeout": 5, "command": "y", "args": []}
     assert merged({"command": "y", "args": []}, program) == program | {"command": "y"}
+
+
+def test_a_name_that_codex_refuses_is_refused_and_a_check_is_of_the_file_written(run: Run, directory: Path) -> None:
+    refused = run("install", "http://h/mcp", "--client", "codex", "--config", "c.TOML", "--name", "My Server", "--yes")
+    assert refused.returncode == 2
+    assert "Codex takes no server named 'My Server': give --name" in refused.stderr
+    done = run("install", "http://h/mcp", "--client", "codex", "--config", "c.TOML", "--name", "mine", "--yes")
+    assert done.stderr.splitlines()[-1] == "restart Codex to use it; bridge doctor c.TOML checks it"
+    assert parse_target(str(directory / "c.TOML")) == ConfigTarget(directory / "c.TOML")
+
+
+def test_a_folder_in_the_place_of_a_configuration_is_said_to_be_one(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "home" / ".codex" / "config.toml").mkdir(parents=True)
+    done = run("doctor", "--client", "codex")
+    assert "is not a regular file" in done.stdout
+    assert "there is no such file" not in done.stdout

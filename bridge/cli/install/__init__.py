@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,6 +83,10 @@ def command(
     options = () if selected is None else ("--profile", selected)
     name = name or profile or re.sub(r"[^A-Za-z0-9_-]+", "-", chosen.name).strip("-") or "server"
     name = name.lower() if client.lower_names else name
+    if client.names is not None and not re.fullmatch(client.names, name):
+        raise click.UsageError(
+            f"{client.title} takes no server named {name!r}: give --name letters, digits, '_' and '-'"
+        )
     entry = client.adapted(_with_environment(client_entry(chosen, options), environment), name)
     path = (config or client.file()).absolute()
     if client.suffix == ".json":
@@ -97,7 +102,8 @@ def command(
         with only_writer(path):
             is_new = write_entry(path, client.section, name, entry, client.suffix)
         if is_new and client.title is not None:
-            print_message(f"restart {client.title} to use it; bridge doctor --client {client.name} checks it")
+            check = f"--client {client.name}" if config is None else shlex.quote(str(config))
+            print_message(f"restart {client.title} to use it; bridge doctor {check} checks it")
 
 
 def _check(target: Target, profile: str | None, variables: Mapping[str, str]) -> None:

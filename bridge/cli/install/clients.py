@@ -66,6 +66,8 @@ class Client:
     """Returns an entry, given its name, with the keys of a client that has others; None for those of ``mcp.json``."""
     lower_names: bool = False
     """True if names of servers are in lower case."""
+    names: str | None = None
+    """Regular expression of the names that it accepts; None for any."""
 
     @property
     def suffix(self) -> str:
@@ -162,7 +164,7 @@ def _for_goose(name: str, entry: Entry) -> Entry:
     return {"type": "stdio", **described, "cmd": entry["command"], "args": entry["args"], "envs": variables}
 
 
-def _for_codex(_: str, entry: Entry) -> Entry:
+def _without_type(_: str, entry: Entry) -> Entry:
     return {key: value for key, value in entry.items() if key != "type"}
 
 
@@ -214,7 +216,8 @@ CLIENTS = {
             title="Codex",
             file=lambda: _codex_home() / "config.toml",
             section="mcp_servers",
-            convert=_for_codex,
+            names=r"[A-Za-z0-9_-]+",
+            convert=_without_type,
             check="the command /mcp",
         ),
         Client(
@@ -231,7 +234,7 @@ CLIENTS = {
             title="Zed",
             file=_zed_file,
             section="context_servers",
-            convert=_for_codex,
+            convert=_without_type,
             check="Settings, AI, MCP Servers",
         ),
         Client(

@@ -45,7 +45,7 @@ KINDS = (
 
 _LOCAL = re.compile(r"(?P<source>.+?)(?::(?P<attribute>[^\W\d]\w*(?:\.[^\W\d]\w*)*))?", re.DOTALL)
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-_CONFIGURATION = re.compile(r"(?P<file>.+\.(?:jsonc?|mcpb|toml|ya?ml))(?:#(?P<server>.*))?", re.DOTALL)
+_CONFIGURATION = re.compile(r"(?P<file>.+\.(?i:jsonc?|mcpb|toml|ya?ml))(?:#(?P<server>.*))?", re.DOTALL)
 _WITHOUT_SCHEME = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):\d+(?:/|$)")
 _COMMAND_KEY = "bridge.cli.command"
 _NO_OPENAPI = OpenApiOptions()

@@ -48,7 +48,7 @@ def read_document(text: str, source: str) -> Any:
     """
     match PurePath(source).suffix.lower():
         case ".toml":
-            return _of_host(_toml(text, source), "mcp_servers", _codex) or {"mcpServers": {}}
+            return _of_host(document := _toml(text, source), "mcp_servers", _codex) or _of_toml(document, source)
         case ".yaml" | ".yml":
             document = _yaml(text, source)
             return _of_host(document, "extensions", _goose) or _of_list(document) or document
@@ -74,18 +74,42 @@ def _yaml(text: str, source: str) -> Any:
 def _of_host(document: Any, key: str, entry_of: Callable[[Mapping[str, Any]], Entry | None]) -> Entry | None:
     """Return the servers of a host without its other settings; None if it has no object of servers under the key."""
     servers = document.get(key) if isinstance(document, Mapping) else None
-    if not isinstance(servers, Mapping) or not all(isinstance(each, Mapping) for each in servers.values()):
+    if not isinstance(servers, Mapping):
         return None
-    read = {str(name): entry_of(entry) for name, entry in servers.items()}
+    read = {str(name): entry_of(entry) if isinstance(entry, Mapping) else entry for name, entry in servers.items()}
     return {"mcpServers": {name: entry for name, entry in read.items() if entry is not None}}
 
 
+def _of_toml(document: Any, source: str) -> Entry:
+    """Return the configuration of a file without a table of servers.
+
+    Raises:
+        ConfigError: It is no configuration of Codex.
+    """
+    if "mcp_servers" not in document and PurePath(source).name.lower() != "config.toml":
+        raise ConfigError(source, [ConfigProblem("not a configuration: it has no [mcp_servers]")])
+    return {"mcpServers": document.get("mcp_servers", {})}
+
+
 def _of_list(document: Any) -> Entry | None:
-    """Return the servers of a list whose entries have names; None for another document."""
+    """Return the servers of a list; None for another document.
+
+    Blocks of the hub, which has their entries, are left out.
+    """
     servers = document.get("mcpServers") if isinstance(document, Mapping) else None
-    if not isinstance(servers, list) or not all(isinstance(each, Mapping) and "name" in each for each in servers):
+    if not isinstance(servers, list):
         return None
-    return {"mcpServers": {str(each["name"]): _without(each, {"name"}) for each in servers}}
+    pairs = [
+        (str(entry["name"]), _without(entry, {"name"}))
+        if isinstance(entry, Mapping) and "name" in entry
+        else (f"mcpServers[{number}]", entry)
+        for number, entry in enumerate(servers)
+        if not (isinstance(entry, Mapping) and "uses" in entry)
+    ]
+    read = JsonObject(pairs)
+    names = [name for name, _ in pairs]
+    read.repeated = tuple(name for name in read if names.count(name) > 1)
+    return {"mcpServers": read}
 
 
 def _of_settings(document: Any, source: str) -> JsonObject | None:
@@ -101,15 +125,20 @@ def _of_settings(document: Any, source: str) -> JsonObject | None:
 
 def _codex(entry: Mapping[str, Any]) -> Entry:
     read = {_CODEX.get(key, key): value for key, value in entry.items() if key not in _CODEX_OWN}
-    headers = dict(read.get("headers") or {})
+    given, referring = read.get("headers") or {}, read.get("env_http_headers") or {}
+    for value in (given, referring):
+        if not isinstance(value, Mapping):
+            return read | {"headers": value}
+    headers = dict(given)
     if (token := read.pop("bearer_token_env_var", None)) is not None:
         headers["Authorization"] = f"Bearer ${{{token}}}"
-    headers |= {name: f"${{{variable}}}" for name, variable in (read.pop("env_http_headers", None) or {}).items()}
+    headers |= {name: f"${{{variable}}}" for name, variable in referring.items()}
+    read.pop("env_http_headers", None)
     return read | ({"headers": headers} if headers else {})
 
 
 def _goose(entry: Mapping[str, Any]) -> Entry | None:
-    if entry.get("type") not in _GOOSE_TYPES:
+    if isinstance(kind := entry.get("type"), str | None) and kind not in _GOOSE_TYPES:
         return None
     read = {_GOOSE.get(key, key): value for key, value in entry.items() if key not in _GOOSE_OWN}
     tools = entry.get("available_tools")

@@ -125,3 +125,34 @@ def test_yaml_without_its_package_names_the_extra(tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'mcp-toolbridge\[clients\]'"):
         read(tmp_path, "config.yaml", GOOSE)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("config.toml", "[mcp_servers]\nbad = 3\ngood = {command = 'x'}\n", "must be an object with a 'command'"),
+        ("config.toml", "[mcp_servers]\ngood.command = 'x'\nbad = {url = 'http://h', http_headers = 3}\n", "'headers'"),
+        (
+            "c.toml",
+            "[mcp_servers]\ngood.command='x'\nbad = {url = 'u:', env_http_headers = ['a']}\n",
+            "'headers'",
+        ),
+        ("config.yaml", "extensions: {bad: {type: [stdio], cmd: x}, good: {type: stdio, cmd: x}}\n", "'type'"),
+        ("config.yaml", "mcpServers: [{uses: a/b}, {name: bad, command: 3}, {name: good, command: x}]\n", "'command'"),
+    ],
+)
+def test_an_odd_entry_is_named_and_the_others_are_served(tmp_path: Path, name: str, text: str, problem: str) -> None:
+    config = read(tmp_path, name, text)
+    assert sorted(config.servers) == ["bad", "good"]
+    assert problem in str(config.servers["bad"].transport.problems[0])
+    assert not config.servers["good"].transport.problems
+
+
+def test_a_repeated_name_of_a_list_is_a_problem(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="two servers have this name"):
+        read(tmp_path, "config.yaml", "mcpServers: [{name: a, command: x}, {name: a, command: y}]\n")
+
+
+def test_a_toml_file_of_another_program_is_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not a configuration: it has no \\[mcp_servers\\]"):
+        read(tmp_path, "pyproject.toml", "[project]\nname = 'x'\n")
