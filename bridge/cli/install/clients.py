@@ -254,6 +254,7 @@ CLIENTS = {
             title="Junie",
             file=lambda: Path.cwd() / ".junie" / "mcp" / "mcp.json",
             takes_urls=False,
+            url_remedy=": add it in its MCP Settings",
             check="Settings, Tools, Junie, MCP Settings",
         ),
         Client(name="mcp-json", file=lambda: Path.cwd() / "mcp.json"),
