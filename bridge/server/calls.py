@@ -165,8 +165,7 @@ class Calls:
             from bridge.server.limits.accounts import excess_bytes  # noqa: PLC0415 - only with limits
 
             if (length := excess_bytes(max_bytes, plain, written)) is not None:
-                message = f"the result of {name!r} has {length} bytes, and may have {max_bytes}: ask for less"
-                raise ProtocolError(INTERNAL_ERROR, message)
+                raise ProtocolError(INTERNAL_ERROR, excess_message(name, length, max_bytes))
         return self.counted(written)
 
     async def call(
@@ -275,6 +274,11 @@ def _raise(error: Exception, *_: object) -> str:
     raise error
 
 
+def excess_message(name: str, length: int, max_bytes: int) -> str:
+    """Return the error in place of a result that is too long."""
+    return f"the result of {name!r} has {length} bytes, and may have {max_bytes}: ask for less"
+
+
 def write_result(
     name: str,
     result: ToolExecutionResult,
@@ -304,7 +308,7 @@ def write_result(
         written = write(wire)
         if (length := excess_bytes(max_bytes, plain, written)) is None:
             return written
-        message = f"the result of {name!r} has {length} bytes, and may have {max_bytes}: ask for less"
+        message = excess_message(name, length, max_bytes)
     except Exception:
         _logger.exception("the result of the tool %r cannot be sent", name, extra={"request_id": request_id})
         message = f"the tool {name!r} failed; its server's log says why"

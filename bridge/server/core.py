@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from bridge.protocol.session import Session
     from bridge.resources.box import Readable
-    from bridge.server.auth.access import Access
+    from bridge.server.auth.access import Access, Restricted
     from bridge.server.caller_features import CallerView
     from bridge.server.card import ServerCard
     from bridge.server.forwarded import ForwardedTasks
@@ -65,6 +65,8 @@ class ServerCore(Calls, EventPublisher):
 
     session_idle_seconds: float | None = 30 * 60.0
     """Seconds after which an unused session is ended; None for never. Set by `http_app`."""
+    profile: Restricted | None = None
+    """The profile that it serves; None for none. Set by `Server.with_profile`."""
 
     def __init__(
         self,

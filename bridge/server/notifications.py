@@ -89,7 +89,7 @@ class SessionNotifications:
 
     async def deliver(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Send the notifications as they come, until cancelled; on one stream at a time."""
-        with current_access() as access:
+        with current_access(self._core.profile) as access:
             async for change in self._pending:
                 if isinstance(change, bytes):
                     if access() is not None:

@@ -219,7 +219,9 @@ class Server(ServerCore, FeatureSource):
         # Boxes of its own, so that `enable` and `disable` hold for the profile, too.
         features = self.features if self.features.caller_features is not None else self._own().features
         options: Any = {**self.options, **profile.options_of(self.options), "beside": self}
-        return Server(profile.features_of(features), **options)
+        server = Server(profile.features_of(features), **options)
+        server.profile = profile
+        return server
 
     @cached_property
     def _dispatch(self) -> Dispatch:

@@ -102,8 +102,21 @@ def test_an_entry_of_the_same_name_is_replaced_and_nothing_else() -> None:
     before = (
         '{\n "mcpServers": {\n  "new": {"command": "old", /* why */ "args": [1]}, // kept\n  "b": 1e2\n },\n "k": 1\n}'
     )
-    after = '{\n "mcpServers": {\n  "new": {\n   "command": "x"\n  }, // kept\n  "b": 1e2\n },\n "k": 1\n}'
+    after = before.replace('"old", /* why */ "args": [1]}', '"x" /* why */ }')
     assert edited(before) == after
+
+
+def test_members_of_an_entry_are_set_and_removed_among_its_comments() -> None:
+    before = (
+        '{"mcpServers": {\n  "new": {\n    // why\n    "command": "y", // the program\n    "env": {}, // its\n'
+        '    "cwd": "/",\n    "own": { // mine\n    }, // end\n    "url": 1 // last\n  } // new\n}}\n'
+    )
+    after = (
+        '{"mcpServers": {\n  "new": {\n    // why\n    "command": "x", // the program\n    // its\n'
+        '    "own": { // mine\n    } // end\n    // last\n  } // new\n}}\n'
+    )
+    assert edited(before, value={"command": "x", "own": {}}) == after
+    assert edited('{"mcpServers": {"new": {"url": 1}}}') == '{"mcpServers": {"new": {"command": "x"}}}'
 
 
 def test_of_a_key_that_stands_twice_the_one_that_counts_is_edited() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from bridge.cli.reporting import configure_logging
 from bridge.client import StdioTransport
+from bridge.hosting.process import set_message_format
 from tests.client.conftest import opened, python_config
 from tests.client.scripted import listed, scripted_config
 
@@ -33,6 +34,7 @@ def as_before() -> Iterator[None]:
     for name, before in levels.items():
         logging.getLogger(name).setLevel(before)
     logging.captureWarnings(capture=False)
+    set_message_format(None)
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -41,6 +41,37 @@ def test_the_table_is_added_or_replaced_and_nothing_else_changes(before: str, af
 
 
 @pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (  # comments after the entry stay above the next table
+            "[mcp_servers.new]\ncommand = 'y' # c\n# of z; ask Ann\n[z]\nb = nan\n",
+            '[mcp_servers.new]\ncommand = "x" # c\nargs = ["a"]\n# of z; ask Ann\n[z]\nb = nan\n',
+        ),
+        (
+            "[mcp_servers.new]\ncommand = 'y'\n\n[mcp_servers.new.env]\nA = 'b'\n\n# of z\n[z]\n",
+            f"{NEW}\n\n# of z\n[z]\n",
+        ),
+        (
+            "[mcp_servers.a]\ncommand = 'y'\n\n# of z\n[z]\n",
+            f"[mcp_servers.a]\ncommand = 'y'\n\n{NEW}\n# of z\n[z]\n",
+        ),
+        (  # a mark, and the line endings of Windows
+            "\ufeff# mine\r\n[mcp_servers.a]\r\ncommand = 'y'\r\n",
+            "\ufeff# mine\r\n[mcp_servers.a]\r\ncommand = 'y'\r\n\r\n" + NEW.replace("\n", "\r\n"),
+        ),
+    ],
+)
+def test_comments_marks_and_line_endings_are_kept(before: str, after: str) -> None:
+    assert edited(before) == after
+
+
+def test_comments_that_would_be_lost_are_a_refusal() -> None:
+    text = "[mcp_servers.new]\ncommand = 'y'\n[z]\n# of env\n[mcp_servers.new.env]\nA = 'b'\n# of k\n[k]\n"
+    with pytest.raises(ValueError, match="cannot be edited"):
+        edited(text)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "mcp_servers = {a = {command = 'y'}}\n",
@@ -59,6 +90,8 @@ def test_servers_in_other_forms_are_kept_too(text: str) -> None:
     [
         ("a = [", ConfigError, "file: not TOML: "),
         ("mcp_servers = 5\n", ValueError, "file: its 'mcp_servers' is not a table"),
+        ("[mcp_servers]\nnew = 3\n", ValueError, "file: its 'mcp_servers.new' is not a table: remove it"),
+        ("[[mcp_servers.new]]\n", ValueError, "file: its 'mcp_servers.new' is not a table: remove it"),
     ],
 )
 def test_a_text_that_is_not_understood_is_refused(text: str, kind: type[Exception], reason: str) -> None:

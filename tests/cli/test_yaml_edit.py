@@ -41,7 +41,11 @@ NEW = indented(LINES, 2)
             f"extensions:\n  a:\n    t: |\n      # b\n      c\n{NEW}# end\n",
         ),
         ("extensions:\n    a:\n    - 1\n    - 'é'", f"extensions:\n    a:\n    - 1\n    - 'é'\n{indented(LINES, 4)}"),
-        ("extensions:\n  new:\n    cmd: y # old\n  b: {}\n# end\n", f"extensions:\n{NEW}  b: {{}}\n# end\n"),
+        (
+            "extensions:\n  new:\n    # why\n    cmd: y # old\n    envs:\n      A: b\n  b: {}\n# end\n",
+            "extensions:\n  new:\n    # why\n    cmd: x # old\n    args: []\n  b: {}\n# end\n",
+        ),
+        ("extensions:\n  new: {cmd: y} # old\n", 'extensions:\n  new: {"cmd": "x", "args": []} # old\n'),
         ("extensions:\r\n  a: {}\r\nz: 1\r\n", "extensions:\r\n  a: {}\r\n" + NEW.replace("\n", "\r\n") + "z: 1\r\n"),
     ],
 )

@@ -133,12 +133,13 @@ def _with_environment(entry: Entry, variables: Mapping[str, str]) -> Entry:
 def write_entry(path: Path, section: str | None, name: str, entry: Entry, suffix: str = ".json") -> bool:
     """Set a server's entry in a configuration; return False if it has the entry already.
 
-    The ``suffix`` names its format, as for `bridge.cli.install.config_files.set_entry`.
+    Settings that the user gave a present entry, such as timeouts, are kept. The ``suffix`` names its format, as for
+    `bridge.cli.install.config_files.set_entry`.
 
     Raises:
         CommandError: The file cannot be written; it is unchanged.
     """
-    is_written, backup = set_entry(path, section, name, entry, suffix)
+    is_written, backup = set_entry(path, section, name, entry, suffix, keeps_settings=True)
     if not is_written:
         print_message(f"{path} has this entry already; nothing was written")
         return False

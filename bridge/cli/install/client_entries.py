@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -24,12 +25,23 @@ from bridge.cli.targets.target import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from bridge.cli.targets.target import Target
 
 Entry = dict[str, Any]
 """Configuration entry of one server."""
+
+_START = frozenset({"command", "args", "env", "cwd", "envFile", "cmd", "envs", "env_keys", "env_vars"})
+"""Keys of a server that the client starts."""
+_ADDRESS = frozenset(
+    {"url", "uri", "httpUrl", "serverUrl", "headers", "http_headers", "env_http_headers", "bearer_token_env_var"}
+)
+"""Keys of a server with a URL."""
+_OWN = frozenset({"type", "name", "command", "args", "env", "cmd", "envs", "url", "uri", "httpUrl", "serverUrl"})
+"""Keys that an installation sets or removes."""
+_CHOSEN = frozenset({"enabled", "description", "timeout"})
+"""Keys of new entries that the user may have changed."""
 
 
 def client_entry(target: Target, options: Sequence[str] = ()) -> Entry:
@@ -70,6 +82,16 @@ def url_entry(url: str, kind: str = "http", *, wants_key: bool = False) -> Entry
     """
     headers = {"headers": {"Authorization": "Bearer ${BRIDGE_API_KEY}"}} if wants_key else {}
     return {"type": kind, "url": url, **headers}
+
+
+def merged(entry: Mapping[str, Any], present: Any) -> Entry:
+    """Add to an entry the settings that the user gave the present one: all but those that start or address a server."""
+    if not isinstance(present, Mapping):
+        return dict(entry)
+    foreign = _START if _ADDRESS & entry.keys() else _ADDRESS
+    kept = {key: value for key, value in present.items() if key not in _OWN | foreign}
+    values = {**kept, **entry, **{key: kept[key] for key in _CHOSEN & kept.keys()}}
+    return {key: values[key] for key in dict.fromkeys((*present, *entry)) if key in values}
 
 
 def configuration(name: str, entry: Mapping[str, Any]) -> str:

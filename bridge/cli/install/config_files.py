@@ -16,6 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from bridge.cli.install import json_text, toml_text, yaml_text
+from bridge.cli.install.client_entries import merged
 from bridge.cli.reporting import CommandError
 from bridge.errors import ConfigError
 from bridge.private_files import open_private, state_folder
@@ -49,11 +50,18 @@ def editor_of(suffix: str) -> Editor:
 
 
 def set_entry(
-    path: Path, section: str | None, name: str, entry: Mapping[str, Any], suffix: str = ".json"
+    path: Path,
+    section: str | None,
+    name: str,
+    entry: Mapping[str, Any],
+    suffix: str = ".json",
+    *,
+    keeps_settings: bool = False,
 ) -> tuple[bool, Path | None]:
     """Set a member of a file's object under ``section``, by default the one that has, or would get, this server.
 
-    The ``suffix`` is that of files in the format of this one.
+    The ``suffix`` is that of files in the format of this one. With ``keeps_settings``, a present entry keeps its other
+    settings; see `bridge.cli.install.client_entries.merged`.
 
     Returns:
         False if the file has this entry already, and the backup; None for a file that is new or unchanged.
@@ -70,7 +78,10 @@ def set_entry(
         text = file.read_bytes().decode() if file.exists() else ""
         editor = editor_of(suffix)
         where = section or json_text.section_of(text, name, str(path))
-        if editor.member_of(text, where, name, str(path)) == entry:
+        present = editor.member_of(text, where, name, str(path))
+        if keeps_settings:
+            entry = merged(entry, present)
+        if present == entry:
             return False, None
         return True, replace_file(path, editor.with_member(text, where, name, entry, str(path)).encode())
     except UnicodeDecodeError as error:
@@ -134,8 +145,7 @@ def replace_file(path: Path, data: bytes) -> Path | None:
     """Replace a file's content, and keep a backup next to it, which is returned; None if there was no file.
 
     The new content is complete on disk before it replaces the old one, with the same permissions; a new file, which may
-    get secrets, is for its user alone. Symbolic links are
-    followed, and missing directories are created.
+    get secrets, is for its user alone. Symbolic links are followed, and missing directories are created.
 
     Raises:
         OSError: The disk is full, permission is denied, or it is not a regular file; the file is unchanged.

@@ -106,8 +106,52 @@ class _Layout:
         present = _last(self.members(found.start), name)
         if present is None:
             return self.inserted(found.start, name, value)
-        dumped = self.dumped(value, self.indent_at(present.key_start))
-        return self.text[: present.start] + dumped + self.text[present.end :]
+        return self.updated(present, value)
+
+    def updated(self, member: _Member, value: Mapping[str, Any]) -> str:
+        """Give the object of a member other members; those that are equal keep their text, and all their comments."""
+        present = json.loads(self.plain[member.start : member.end])
+        if not isinstance(present, dict) or not present:
+            return self.replaced(member, value)
+        members = self.members(member.start)
+        if (gone := next((index for index, each in enumerate(members) if each.key not in value), None)) is not None:
+            text = self.removed(members, gone)
+        elif changed := next((each for each in members if present[each.key] != value[each.key]), None):
+            text = self.replaced(_last(members, changed.key) or changed, value[changed.key])
+        elif added := next((key for key in value if key not in present), None):
+            text = self.inserted(member.start, added, value[added])
+        else:
+            return self.text
+        layout = _Layout(text)
+        return layout.updated(layout.member_at(member.key_start), value)
+
+    def member_at(self, start: int) -> _Member:
+        """Member whose key starts at a position."""
+        decoder = json.JSONDecoder()
+        key, after_key = decoder.raw_decode(self.plain, start)
+        value_start = self.skip(self.skip(after_key) + 1)
+        return _Member(key, start, value_start, decoder.raw_decode(self.plain, value_start)[1])
+
+    def replaced(self, member: _Member, value: Any) -> str:
+        dumped = self.dumped(value, self.indent_at(member.key_start))
+        return self.text[: member.start] + dumped + self.text[member.end :]
+
+    def removed(self, members: list[_Member], index: int) -> str:
+        """Remove a member and its comma; comments stay."""
+        member, text = members[index], self.text
+        following = _end_of(_BLANK_OR_COMMENTS, text, member.end)
+        start, end = member.key_start, member.end
+        if text[following] == ",":
+            text = text[:following] + text[following + 1 :]
+        elif index:
+            comma = self.skip(members[index - 1].end)
+            text = text[:comma] + text[comma + 1 :]
+            start, end = start - 1, end - 1
+        before, after = text[:start], text[end:].lstrip(" \t")
+        line = before.rstrip(" \t")
+        if line.endswith("\n") and after.startswith(("\r\n", "\n")):  # nothing else on the line
+            return line + after.removeprefix("\r").removeprefix("\n")
+        return before + after
 
     def members(self, start: int) -> list[_Member]:
         """Members of the object at this position."""

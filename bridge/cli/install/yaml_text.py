@@ -70,16 +70,69 @@ def _edited(text: str, section: str, name: str, value: Mapping[str, Any]) -> str
         step = _lines({name: value}, _column(servers, root))
         return _after(text[: servers.start_mark.index] + text[servers.end_mark.index :], key.end_mark.index + 1, step)
     present = _member(servers, name)
+    if present is not None:
+        return _replaced(text, (section, name), present, value)
     if servers.flow_style:
-        if present is not None:
-            return text[: present[1].start_mark.index] + _flow(value) + text[present[1].end_mark.index :]
         end = servers.end_mark.index - 1
         return f"{text[:end].rstrip(', ')}, {_flow({name: value})[1:-1]}{text[end:]}"
-    lines = _lines({name: value}, servers.value[0][0].start_mark.column)
-    if present is None:
-        return _after(text, _end(servers), lines)
-    start = text.rfind("\n", 0, present[0].start_mark.index) + 1
-    return text[:start] + _newline(text).join(lines) + text[_line_end(text, _end(present[1])) :]
+    return _after(text, _end(servers), _lines({name: value}, servers.value[0][0].start_mark.column))
+
+
+def _replaced(text: str, path: tuple[str, str], present: tuple[Any, Any], value: Mapping[str, Any]) -> str:
+    """Replace the member at a path, in the style that it has."""
+    key, node = present
+    if node.flow_style:
+        return text[: node.start_mark.index] + _flow(value) + text[node.end_mark.index :]
+    if node.id == "mapping" and node.value:
+        return _updated(text, path, node, value)
+    return _with_lines(text, present, _lines({path[-1]: value}, key.start_mark.column))
+
+
+def _updated(text: str, path: tuple[str, str], node: Any, value: Mapping[str, Any]) -> str:
+    """Give a mapping in block style, at a path, other members; those that are equal keep their lines and comments."""
+    import yaml  # noqa: PLC0415 - of an extra, which has parsed the text
+
+    present = _read(text, path)
+    column = node.value[0][0].start_mark.column
+    if added := {key: member for key, member in value.items() if key not in present}:
+        text = _after(text, _end(node), _lines(added, column))
+    changed = [key for key, member in present.items() if key not in value or member != value[key]]
+    for key in changed:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        found = _member(_at(root, path), key)
+        if found is not None:
+            text = _with_lines(text, found, _lines({key: value[key]}, column) if key in value else [])
+    return text
+
+
+def _at(root: Any, path: tuple[str, ...]) -> Any:
+    """Node at a path of keys."""
+    for name in path:
+        found = _member(root, name)
+        root = found[1] if found is not None else None
+    return root
+
+
+def _read(text: str, path: tuple[str, ...]) -> Any:
+    """Value at a path of keys."""
+    document = _parsed(text, "")
+    for name in path:
+        document = document[name]
+    return document
+
+
+def _with_lines(text: str, member: tuple[Any, Any], lines: list[str]) -> str:
+    """Replace a member in block style by lines; a comment after a value of one line is kept."""
+    key, node = member
+    start = text.rfind("\n", 0, key.start_mark.index) + 1
+    end = _line_end(text, _end(node))
+    if len(lines) == 1 and node.end_mark.line == key.start_mark.line:
+        dumped = lines[0].lstrip().partition(": ")[2]
+        return text[: node.start_mark.index] + dumped + text[node.end_mark.index :]
+    if not lines:
+        after = text[end:]
+        return text[:start] + after.removeprefix("\r").removeprefix("\n")
+    return text[:start] + _newline(text).join(lines) + text[end:]
 
 
 def _flow(value: Mapping[str, Any]) -> str:

@@ -6,12 +6,14 @@ import re
 from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bridge.errors import DefinitionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from mcp.server.auth.provider import AccessToken
 
     from bridge.tools.decoration import Published
 
@@ -58,6 +60,14 @@ class ToolScopes:
 
 
 _NO_SCOPES = ToolScopes()
+
+
+class Restricted(Protocol):
+    """An endpoint for some callers only: a profile."""
+
+    def is_given_to(self, token: AccessToken | None, profiles: tuple[str, ...] | None) -> bool:
+        """Return True if it is given to a caller; see `bridge.server.profiles.Profile.is_given_to`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

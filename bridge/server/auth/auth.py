@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from mcp.server.auth.provider import AccessToken, TokenVerifier
 
+    from bridge.server.auth.access import Restricted
     from bridge.tools.caller import Caller
 
 _logger = logging.getLogger("bridge.server.auth")
@@ -102,6 +103,9 @@ class Auth:
         self._sources = _sources_of(verifiers)
         self._has_several = len(set(filter(None, self._sources))) > 1
         self._names_issuers = self._has_several or not self._issuers
+        for each in verifiers:
+            if isinstance(each, ApiKeys):
+                each.on_change(self._notify)
 
     @classmethod
     def of(cls, auth: Auth | TokenVerifier) -> Auth:
@@ -203,10 +207,11 @@ class Auth:
         """The API keys, without secrets."""
         return tuple(key for verifier in self._verifiers for key in getattr(verifier, "keys", ()))
 
-    def access_by_keys(self, caller: Caller) -> tuple[Access, ...] | None:
+    def access_by_keys(self, caller: Caller, profile: Restricted | None = None) -> tuple[Access, ...] | None:
         """Return the permissions that a caller's keys have now, each once; empty if all of them were removed.
 
-        None for a caller whose credential is no key, or a key that its verifier does not list.
+        None for a caller whose credential is no key, or a key that its verifier does not list. Keys to which the
+        profile is not given are left out.
         """
         is_listed = all(hasattr(each, "keys") or getattr(each, "issuer", None) for each in self._verifiers)
         if caller.issuer != KEYS or not is_listed:
@@ -221,7 +226,8 @@ class Auth:
                 tool_scopes=self.tool_scopes,
             )
             for key in own
-            if key.scopes is None or self.required_scopes <= key.scopes
+            if (key.scopes is None or self.required_scopes <= key.scopes)
+            and (profile is None or profile.is_given_to(key.as_token(), key.profiles))
         )
 
     @property
@@ -241,7 +247,7 @@ class Auth:
         return Access(tools=tools, tags=tags, profiles=profiles, scopes=scopes, tool_scopes=self.tool_scopes)
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` whenever earlier results of `verify_token` are no longer valid."""
+        """Call ``listener`` whenever earlier results of `verify_token` are no longer valid, in any thread."""
         self._changed.append(listener)
 
     @asynccontextmanager

@@ -9,21 +9,22 @@ from __future__ import annotations
 import logging
 import math
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from anyio import CancelScope, Event, create_task_group, move_on_after, sleep_forever
 
 from bridge.server.auth.tokens import IssuerUnavailableError, TokenRefusedError, VerifiedToken
+from bridge.server.changes import call_soon_here
 from bridge.text import clip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from anyio.abc import TaskGroup
     from mcp.server.auth.provider import AccessToken
 
-    from bridge.server.auth.access import Access
+    from bridge.server.auth.access import Access, Restricted
     from bridge.server.auth.auth import Auth
 
 _logger = logging.getLogger("bridge.server.auth")
@@ -44,8 +45,8 @@ class MonitoredCredential:
         self.credential = credential
         self.token = token
         """The token of the last verification."""
-        self.ends: dict[object, Callable[[], object]] = {}
-        """Functions that end the open streams."""
+        self.ends: dict[object, tuple[Callable[[], object], Restricted | None]] = {}
+        """Functions that end the open streams, and the profiles that those are of."""
         self.watching = CancelScope()
         """Scope of the task that verifies it again, while there are streams."""
 
@@ -55,14 +56,16 @@ class MonitoredCredential:
         return self._monitor.access_of(self.token)
 
     @contextmanager
-    def ending(self, end: Callable[[], object]) -> Iterator[None]:
+    def ending(self, end: Callable[[], object], profile: Restricted | None = None) -> Iterator[None]:
         """Context in which a stream is open.
 
         Args:
-            end: Called once when the credential is no longer valid; the stream may still send pending responses.
+            end: Called once when the credential is no longer valid, or no longer gives the profile; the stream may
+                still send pending responses.
+            profile: The profile that the stream is of; None for none.
         """
         stream = object()
-        self.ends[stream] = end
+        self.ends[stream] = end, profile
         self._monitor.opened(self)
         try:
             yield
@@ -79,6 +82,7 @@ class CredentialMonitor:
         self._open: set[MonitoredCredential] = set()
         self._tasks: TaskGroup | None = None
         self._changed = Event()
+        self._call_soon: Callable[[Callable[[], None]], object] = lambda _: None
         auth.on_change(self._verify_all)
 
     def access_of(self, token: AccessToken) -> Access:
@@ -90,6 +94,7 @@ class CredentialMonitor:
 
     async def keep(self) -> None:
         """End streams whose credentials are no longer valid; runs until cancelled."""
+        self._call_soon = call_soon_here()
         async with create_task_group() as self._tasks:
             for monitored in self._open:
                 self._tasks.start_soon(self._watch, monitored, monitored.watching)
@@ -110,6 +115,11 @@ class CredentialMonitor:
             monitored.watching.cancel()
 
     def _verify_all(self) -> None:
+        """Verify every credential, from any thread."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._call_soon(self._wake)
+
+    def _wake(self) -> None:
         self._changed.set()
         self._changed = Event()
 
@@ -140,6 +150,7 @@ class CredentialMonitor:
         if self._auth.required_scopes.difference(found.scopes):
             return None  # scopes of tools are checked with each request
         monitored.token = found
+        self._end_withdrawn(monitored)
         left = _seconds_until_expiry(found)
         kept = found.keep_seconds if isinstance(found, VerifiedToken) and found.keep_seconds > 0 else VERIFY_SECONDS
         return None if left <= 0 else min(left, max(kept, _MIN_VERIFY_SECONDS))
@@ -150,12 +161,23 @@ class CredentialMonitor:
 
     def _end(self, monitored: MonitoredCredential) -> None:
         self._open.discard(monitored)
-        ends, monitored.ends = monitored.ends, {}
-        if ends:
-            name = self._auth.name_of(monitored.token)
-            message = "ended the open streams of %r, %d: the credential that opened them is no longer valid"
-            _logger.info(message, clip(name), len(ends))
-        for end in ends.values():
+        self._end_streams(monitored, tuple(monitored.ends), "the credential that opened them is no longer valid")
+
+    def _end_withdrawn(self, monitored: MonitoredCredential) -> None:
+        """End the streams of profiles that a credential, still valid, no longer gives."""
+        token, profiles = monitored.token, monitored.access.profiles
+        lost = [
+            stream
+            for stream, (_, profile) in monitored.ends.items()
+            if profile is not None and not profile.is_given_to(token, profiles)
+        ]
+        self._end_streams(monitored, lost, "their profile is no longer given to it")
+
+    def _end_streams(self, monitored: MonitoredCredential, streams: Sequence[object], why: str) -> None:
+        if streams:
+            name = clip(self._auth.name_of(monitored.token))
+            _logger.info("ended the open streams of %r, %d: %s", name, len(streams), why)
+        for end, _ in [monitored.ends.pop(each) for each in streams]:
             end()
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from mcp.server.auth.provider import AccessToken
 
-    from bridge.server.auth.access import Access
+    from bridge.server.auth.access import Access, Restricted
     from bridge.server.auth.credential_monitor import MonitoredCredential
 
 
@@ -65,17 +65,23 @@ def expiry_of_request() -> float | None:
     return None if user is None else user.expires_at
 
 
-def ending_with_credential(end: Callable[[], object]) -> AbstractContextManager[None]:
-    """Return a context in which the stream of the request is open; call ``end`` once its credential is invalid."""
+def ending_with_credential(end: Callable[[], object], profile: Restricted | None) -> AbstractContextManager[None]:
+    """Return a context in which the stream of the request is open.
+
+    Args:
+        end: Called once the credential is invalid, or no longer gives the profile.
+        profile: The profile that the stream is of; None for none.
+    """
     monitored = _monitored()
-    return nullcontext() if monitored is None else monitored.ending(end)
+    return nullcontext() if monitored is None else monitored.ending(end, profile)
 
 
 @contextmanager
-def current_access() -> Iterator[Callable[[], Access | None]]:
+def current_access(profile: Restricted | None) -> Iterator[Callable[[], Access | None]]:
     """Context of a long request; yields a function that returns its caller's permissions now.
 
-    They may change, as the credential is verified again meanwhile; None once it is no longer valid.
+    They may change, as the credential is verified again meanwhile; None once it is no longer valid, or no longer gives
+    the profile that the request is of.
     """
     monitored = _monitored()
     if monitored is None:
@@ -88,7 +94,7 @@ def current_access() -> Iterator[Callable[[], Access | None]]:
         nonlocal is_valid
         is_valid = False
 
-    with monitored.ending(end):
+    with monitored.ending(end, profile):
         yield lambda: monitored.access if is_valid else None
 
 

@@ -18,6 +18,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
 
 import anyio
 from anyio.to_thread import run_sync
@@ -115,6 +116,22 @@ class ApiKey:
         object.__setattr__(self, "tags", None if self.tags is None else frozenset(self.tags))
         object.__setattr__(self, "scopes", None if self.scopes is None else scopes_of(self.scopes))
 
+    def as_token(self, token: str = "") -> VerifiedToken:
+        """Return it as a verified credential, with the secret of a request; empty for none."""
+        return VerifiedToken(
+            token=token,
+            client_id=self.name,
+            is_key=True,
+            scopes=sorted(self.scopes or ()),
+            has_all_scopes=self.scopes is None,
+            tools=self.tools,
+            tags=self.tags,
+            profiles=self.profiles,
+            team=self.team or "",
+            limits=self.limits,
+            keep_seconds=math.inf,
+        )
+
 
 class ApiKeys:
     """API keys: a `TokenVerifier` of the SDK.
@@ -128,6 +145,7 @@ class ApiKeys:
 
     def __init__(self, *keys: ApiKey) -> None:
         self._keys = _distinct(keys)
+        self._listeners: list[WeakMethod[Callable[[], None]]] = []
 
     @property
     def keys(self) -> tuple[ApiKey, ...]:
@@ -155,12 +173,20 @@ class ApiKeys:
         return frozenset(tool for key in self._keys for tool in key.tools or ())
 
     def replace(self, *keys: ApiKey) -> None:
-        """Replace all keys.
+        """Replace all keys, from any thread; requests with a key that was removed are refused, and its streams end.
 
         Raises:
             DefinitionError: Two keys are the same; nothing was changed.
         """
         self._keys = _distinct(keys)
+        for each in self._listeners:
+            if (listener := each()) is not None:
+                listener()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call a method after the keys were replaced, in the thread that did, while its object is in use."""
+        self._listeners = [each for each in self._listeners if each() is not None]
+        self._listeners.append(WeakMethod(listener))
 
     async def verify_token(self, token: str) -> VerifiedToken | None:
         """Verify a key, in constant time; None if it is unknown."""
@@ -169,21 +195,7 @@ class ApiKeys:
         for key in self._keys:  # without break: constant time
             if compare_digest(digest, key.digest):
                 found = key
-        if found is None:
-            return None
-        return VerifiedToken(
-            token=token,
-            client_id=found.name,
-            is_key=True,
-            scopes=sorted(found.scopes or ()),
-            has_all_scopes=found.scopes is None,
-            tools=found.tools,
-            tags=found.tags,
-            profiles=found.profiles,
-            team=found.team or "",
-            limits=found.limits,
-            keep_seconds=math.inf,
-        )
+        return None if found is None else found.as_token(token)
 
     def __repr__(self) -> str:
         return f"ApiKeys({', '.join(sorted(self.names))})"

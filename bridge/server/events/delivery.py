@@ -115,7 +115,7 @@ class Delivery:
         subscription: Subscription,
         state: DeliveryState,
         options: EventOptions,
-        ended: Callable[[Delivery], Awaitable[None]],
+        ended: Callable[[Subscription], Awaitable[None]],
     ) -> None:
         self.subscription = subscription
         self._events = events
@@ -165,7 +165,7 @@ class Delivery:
 
     async def _end(self) -> None:
         try:
-            await self._ended(self)
+            await self._ended(self.subscription)
         except EventStoreError as error:
             _logger.warning("a subscription that has ended could not be deleted: %s", error)
 
@@ -206,8 +206,10 @@ class Delivery:
         type_ = await self._type(context)
         request = EventRequest(arguments=subscription.arguments, cursor=self._state.cursor)
         async with self._events.reader_of(type_).stream(request, context) as stream:
+            is_opening = True
             while True:
-                batch = await self._next(stream)
+                batch = await self._next(stream, is_opening=is_opening)
+                is_opening = False
                 self._check(type_)
                 if batch.truncated:
                     await self._send_once("gap", {"cursor": batch.cursor if batch.start is None else batch.start})
@@ -217,7 +219,7 @@ class Delivery:
                     await self._save(replace(self._state, cursor=batch.cursor))
 
     @staticmethod
-    async def _next(stream: EventStream) -> EventBatch:
+    async def _next(stream: EventStream, *, is_opening: bool) -> EventBatch:
         """Return the next events.
 
         Raises:
@@ -226,7 +228,7 @@ class Delivery:
         try:
             return await stream.next()
         except ServerRefusedError as error:
-            if (ended := ended_by(error)) is None:
+            if (ended := ended_by(error, is_opening=is_opening)) is None:
                 raise
             raise _EndedError(ended) from error
 

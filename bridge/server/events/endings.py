@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.events.event_type import problem_of
-from bridge.protocol.versions import FORBIDDEN, NOT_FOUND, UNSUPPORTED
+from bridge.protocol.versions import FORBIDDEN, INVALID_PARAMS, NOT_FOUND, UNSUPPORTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,9 +41,14 @@ def changed(type_: EventType, arguments: Mapping[str, Any]) -> Json | None:
     }
 
 
-def ended_by(error: ServerRefusedError) -> Json | None:
-    """Return the error with which another server has ended a subscription; None for any other failure."""
-    if error.code not in _ENDS:
+def ended_by(error: ServerRefusedError, *, is_opening: bool = False) -> Json | None:
+    """Return the error with which another server has ended a subscription; None for any other failure.
+
+    Args:
+        error: Its answer.
+        is_opening: True for a subscription that is opened again, whose arguments it may not accept any more.
+    """
+    if error.code not in _ENDS and not (is_opening and error.code == INVALID_PARAMS):
         return None
     data = {"data": error.data} if isinstance(error.data, dict) else {}
     return {"code": error.code, "message": error.message, **data}

@@ -6,7 +6,7 @@ each other's changes.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from json import dumps
@@ -105,6 +105,17 @@ class Subscription(_Stored):
             issuer=known["issuer"],
             subject=known["subject"],
             team=known["team"],
+        )
+
+    def continuing(self, former: Subscription) -> Subscription:
+        """Return this subscription as the same one as a former one, whose caller has asked for it again."""
+        is_rotated = former.secret != self.secret
+        return replace(
+            self,
+            previous_secret=former.secret if is_rotated else former.previous_secret,
+            rotated_at=self.refreshed_at if is_rotated else former.rotated_at,
+            created_at=former.created_at,
+            cursor=former.cursor,
         )
 
     def secrets(self, now: float) -> list[str]:

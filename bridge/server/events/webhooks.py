@@ -10,10 +10,9 @@ from __future__ import annotations
 import hmac
 import logging
 from collections import Counter, deque
-from dataclasses import replace
 from secrets import token_hex, token_urlsafe
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from pydantic_core import from_json, to_json
@@ -23,6 +22,7 @@ from bridge.events.signatures import key_of, signed_headers
 from bridge.protocol.envelope import invalid_params
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.versions import CALLBACK_FAILED, FORBIDDEN, NOT_FOUND, RESOURCE_EXHAUSTED
+from bridge.server.events.beginnings import beginning_of
 from bridge.server.events.callbacks import CallbackError, Callbacks, host_of
 from bridge.server.events.delivery import Delivery
 from bridge.server.events.store import EventStoreError
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from bridge.events.event_type import EventType
-    from bridge.events.occurrence import EventBatch, EventRequest
+    from bridge.events.occurrence import EventRequest
     from bridge.server.auth.access import Access
+    from bridge.server.events.beginnings import Beginning
     from bridge.server.events.delivery import DeliveredEvents
     from bridge.server.events.options import EventOptions
     from bridge.server.events.store import EventStore
@@ -61,14 +62,6 @@ LOOK_SECONDS = 2.0
 _MAX_REMEMBERED = 10_000
 _MINUTE_SECONDS = 60.0
 _logger = logging.getLogger("bridge.server")
-
-
-class _Beginning(NamedTuple):
-    """Position at which a subscription begins."""
-
-    cursor: str | None
-    truncated: bool
-    """True if events after the given cursor are missing."""
 
 
 class Webhooks:
@@ -120,6 +113,7 @@ class Webhooks:
 
         Raises:
             ProtocolError: The request is malformed, there are too many, or the callback did not pass the challenge.
+            ToolError, ServerError: The position of the events cannot be found; see `beginning_of`.
             EventStoreError: The store cannot be used.
         """
         caller = context.caller
@@ -131,50 +125,52 @@ class Webhooks:
         await self._events.log.open()
         self._require_room(await self._stored.live(), identifier, context.account)  # before a challenge is sent
         await self._require_verified(url, secret, (*caller.identity,), identifier, context.account)
-        async with self._changing:
-            stored = await self._stored.live()
-            self._require_room(stored, identifier, context.account)
-            former, now = stored.get(identifier), time()
-            expires_at = now + seconds
-            if credential_expires_at is not None and (expires_at := min(expires_at, credential_expires_at)) <= now:
-                raise ProtocolError(FORBIDDEN, "the credential has expired")
-            state = None if former is None else await self._stored.state(former)
-            begun = _Beginning(request.cursor, truncated=False)
-            if former is None:
-                begun = await self._begun(type_, request, context)
-            is_rotated = former is not None and former.secret != secret
-            subscription = Subscription(
-                id=identifier,
-                name=type_.name,
-                arguments=dict(request.arguments),
-                url=url,
-                secret=secret,
-                previous_secret=former.secret if is_rotated and former else former.previous_secret if former else None,
-                rotated_at=now if is_rotated else former.rotated_at if former else 0.0,
-                account=context.account,
-                caller={
-                    "name": caller.name,
-                    "issuer": caller.issuer,
-                    "subject": caller.subject,
-                    "team": caller.team,
-                    "scopes": sorted(caller.scopes),
-                },
-                tools=None if access.tools is None else list(access.tools),
-                tags=None if access.tags is None else sorted(access.tags),
-                profiles=None if access.profiles is None else list(access.profiles),
-                is_remote=type_.reader is not None,
-                created_at=now if former is None else former.created_at,
-                refreshed_at=now,
-                expires_at=expires_at,
-                cursor=begun.cursor if former is None else former.cursor,
-            )
-            await self._stored.save(subscription)
+        begun: Beginning | None = None
+        while True:
+            if begun is None and identifier not in await self._stored.live():
+                # Without the lock, for which other callers wait: the events may be those of a slow server.
+                begun = await beginning_of(self._events.reader_of(type_), type_.name, request, context)
+            async with self._changing:
+                stored = await self._stored.live()
+                former = stored.get(identifier)
+                if former is None and begun is None:
+                    continue  # it has ended meanwhile
+                self._require_room(stored, identifier, context.account)
+                state = None if former is None else await self._stored.state(former)
+                now = time()
+                subscription = Subscription(
+                    id=identifier,
+                    name=type_.name,
+                    arguments=dict(request.arguments),
+                    url=url,
+                    secret=secret,
+                    account=context.account,
+                    caller={
+                        "name": caller.name,
+                        "issuer": caller.issuer,
+                        "subject": caller.subject,
+                        "team": caller.team,
+                        "scopes": sorted(caller.scopes),
+                    },
+                    tools=None if access.tools is None else list(access.tools),
+                    tags=None if access.tags is None else sorted(access.tags),
+                    profiles=None if access.profiles is None else list(access.profiles),
+                    is_remote=type_.reader is not None,
+                    created_at=now,
+                    refreshed_at=now,
+                    expires_at=self._expiry(seconds, credential_expires_at),
+                    cursor=None if begun is None else begun.cursor,
+                )
+                if former is not None:
+                    subscription = subscription.continuing(former)
+                await self._stored.save(subscription)
+                break
         self._look_again()
         result: Json = {
             "id": identifier,
             "refreshBefore": time_text(subscription.expires_at),
             "cursor": subscription.cursor if state is None else state.cursor,
-            "truncated": begun.truncated,
+            "truncated": former is None and begun is not None and begun.truncated,
         }
         return result if state is None else result | {"deliveryStatus": state.to_wire()}
 
@@ -245,20 +241,18 @@ class Webhooks:
             message = f"too many subscriptions: a caller may have as many as stay free of {most}"
             raise ProtocolError(RESOURCE_EXHAUSTED, message, {"limit": "subscriptions", "max": most})
 
-    async def _begun(self, type_: EventType, request: EventRequest, context: InvocationContext) -> _Beginning:
-        """Return the position at which a subscription begins, and if events after the given cursor are missing."""
-        reader = self._events.reader_of(type_)
-        batch: EventBatch = await reader.poll(request, context)
-        if request.cursor is None:
-            return _Beginning(batch.cursor, truncated=False)
-        if not batch.truncated:
-            return _Beginning(request.cursor, truncated=False)
-        before: str | None = request.cursor
-        while batch.has_more and not batch.events:  # they were too old
-            before = batch.cursor
-            batch = await reader.poll(replace(request, cursor=before), context)
-        before = before if batch.start is None else batch.start
-        return _Beginning(before if batch.events else batch.cursor, truncated=True)
+    @staticmethod
+    def _expiry(seconds: float, credential_expires_at: float | None) -> float:
+        """Return the time at which a subscription ends.
+
+        Raises:
+            ProtocolError: The credential has expired.
+        """
+        now = time()
+        expires_at = now + seconds
+        if credential_expires_at is not None and (expires_at := min(expires_at, credential_expires_at)) <= now:
+            raise ProtocolError(FORBIDDEN, "the credential has expired")
+        return expires_at
 
     # --- the challenge of a callback ----------------------------------------------------------------------------------
 
@@ -343,17 +337,21 @@ class Webhooks:
             state = state_of(subscription, texts)
             running = Delivery(self._events, self._callbacks, subscription, state, self._options, self._ended)
             self._running[identifier] = running
-            tasks.start_soon(running.run)
+            tasks.start_soon(self._deliver, running)
 
-    async def _ended(self, delivery: Delivery) -> None:
-        """Delete a subscription that has ended before its time, unless its caller has asked for it again meanwhile."""
+    async def _deliver(self, delivery: Delivery) -> None:
+        """Deliver to a subscription, after which another delivery may begin."""
         try:
-            async with self._changing:
-                await self._stored.delete_ended(delivery.subscription)
+            await delivery.run()
         finally:
             if self._running.get(delivery.subscription.id) is delivery:
                 del self._running[delivery.subscription.id]
             self._look_again()
+
+    async def _ended(self, subscription: Subscription) -> None:
+        """Delete a subscription that has ended before its time, unless its caller has asked for it again meanwhile."""
+        async with self._changing:
+            await self._stored.delete_ended(subscription)
 
 
 def _require_challenge(answer: bytes, challenge: str) -> None:

@@ -51,13 +51,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from mcp.server.auth.provider import TokenVerifier
-    from starlette.types import Scope
 
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.guards import AuthGuards
     from bridge.server.dispatch import Dispatch
     from bridge.server.http.guards import Guard, MessageEndpoint
     from bridge.server.http.probes import HealthState
+    from bridge.server.http.requests import Request
     from bridge.server.http.routes import OwnRoute
     from bridge.server.http.served import ServedServer
     from bridge.server.profiles import Profile
@@ -315,9 +315,13 @@ class BridgeApp(Starlette):
             len(self.guards) - (self._auth is not None and self._auth.scopes is not None), StartGuard(operations)
         )
 
-    def _is_for_listed(self, scope: Scope) -> bool:
-        """Return True for a call, read or prompt of the 2026-07-28 revision whose target is listed, by its head."""
-        path, headers = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/"), dict(scope["headers"])
+    def _is_for_listed(self, request: Request) -> bool:
+        """Return True for a call, read or prompt of the 2026-07-28 revision whose target is listed, by its head.
+
+        What the caller does not see waits like a name that does not exist, so that times do not show it.
+        """
+        scope, headers = request.scope, request.headers
+        path = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/")
         feature = _FEATURES.get(headers.get(b"mcp-method", b""))
         name = decoded_header(headers.get(b"mcp-name", b""))
         if feature is None or name is None:
@@ -325,7 +329,9 @@ class BridgeApp(Starlette):
         boxes: list[Any] = [
             each.server.features.boxes.get(feature) for at, each in self._at.items() if at.rstrip("/") == path
         ]
-        return any(box is not None and box.find(name) is not None for box in boxes)
+        found = [box.find(name) for box in boxes if box is not None]
+        items = (each.resource if feature == "resources" else each for each in found if each is not None)
+        return any(request.access.shows(item) for item in items)
 
     def shutdown(self) -> None:
         """End the open streams; call it before the server waits for its connections."""

@@ -80,7 +80,7 @@ class HealthState:
         """Returns when the configuration was loaded, and why the last reload failed; None if it cannot be reloaded."""
         self.reload: Callable[[], Awaitable[None]] | None = None
         """Reloads the configuration, or raises a `bridge.errors.BridgeError`; None if it cannot be reloaded."""
-        self.is_for_listed: Callable[[Scope], bool] | None = None
+        self.is_for_listed: Callable[[Request], bool] | None = None
         """Returns True for a request of something that is listed, which waits for no other server. With it, requests
         wait behind the guards of the app (`StartGuard`), so that a refused one is answered at once. None for neither.
         """
@@ -124,14 +124,17 @@ class HealthState:
         self.is_draining = True
         self.is_steady = False
 
-    async def may_serve(self, scope: Scope) -> bool:
+    async def may_serve(self, request: Request | None = None) -> bool:
         """Wait until a request can be served; return False if the start has failed.
 
         That is as soon as the required servers are listed for what is listed then. Any other request, such as a list,
-        waits for the slower servers, too.
+        waits for the slower servers, too, and so does one that has passed no guards, which is None.
         """
-        is_for_listed = self.is_for_listed or (lambda _: False)
-        while not (self._settled.is_set() or (self._has_required() and is_for_listed(scope))):
+
+        def is_for_listed() -> bool:
+            return request is not None and self.is_for_listed is not None and self.is_for_listed(request)
+
+        while not (self._settled.is_set() or (self._has_required() and is_for_listed())):
             with move_on_after(_LISTED_SECONDS):
                 await self._settled.wait()
         return self.has_started or not self._settled.is_set()
@@ -175,7 +178,7 @@ class StartGuard:
 
     async def admit(self, request: Request) -> bool:
         """Admit a request once it can be served; with 503 if the start has failed."""
-        if await self._operations.may_serve(request.scope):
+        if await self._operations.may_serve(request):
             return True
         await send_error(request.send, 503, _NOT_STARTED)
         return False
@@ -227,7 +230,7 @@ class Probes:
             await self._app(scope, receive, send)
         elif (page := self._pages.get(scope["path"])) is not None:
             await page(scope, receive, self._closing(scope, send))
-        elif self.operations.is_for_listed is not None or await self.operations.may_serve(scope):
+        elif self.operations.is_for_listed is not None or await self.operations.may_serve():
             await self._app(scope, receive, self._closing(scope, send))
         else:
             await send_error(send, 503, _NOT_STARTED)

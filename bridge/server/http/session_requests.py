@@ -297,7 +297,9 @@ class SessionRequests:
         """Context in which a stream of a session is open; yields the event that is set when it is to end."""
         session.streams += 1
         try:
-            with session, self._streams.opened(session.ends, ends_at_shutdown=ends_at_shutdown) as ended:
+            profile = self._core.profile
+            opened = self._streams.opened(session.ends, profile=profile, ends_at_shutdown=ends_at_shutdown)
+            with session, opened as ended:
                 yield ended
         finally:
             session.streams -= 1

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
+    from bridge.server.auth.access import Restricted
     from bridge.server.core import ServerCore
     from bridge.server.dispatch import Dispatch
     from bridge.server.http.requests import Request
@@ -73,11 +74,11 @@ class SseSessions:
         """Return the session with an id; None if there is none."""
         return self._open.get(session_id)
 
-    async def serve(self, opened: _SseSession, request: Request) -> None:
-        """Serve the stream of a session, until it ends."""
+    async def serve(self, opened: _SseSession, request: Request, profile: Restricted | None) -> None:
+        """Serve the stream of a session of a profile, until it ends."""
         self._open[opened.session.id] = opened
         try:
-            with self._streams.opened(opened.session.ends, opened.end_when_answered) as ended:
+            with self._streams.opened(opened.session.ends, opened.end_when_answered, profile=profile) as ended:
                 opened.ended = ended
                 await serve_stream(request, stream_headers(None), opened.produce, ended)
         finally:
@@ -104,7 +105,8 @@ class SseStream:
         session = HttpSession(uuid4().hex, scope.get("user"), owner)
         path = f"{scope.get('root_path', '')}{MESSAGES_PATH}?session_id={session.id}"
         with observed_session("sse"), self._sessions.over_sse(session):
-            await self._opened.serve(_SseSession(self._core, self._dispatch, session, request, path), request)
+            served = _SseSession(self._core, self._dispatch, session, request, path)
+            await self._opened.serve(served, request, self._core.profile)
 
 
 class _SseSession:

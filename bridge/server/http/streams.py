@@ -20,6 +20,7 @@ from bridge.server.auth.identity import ending_with_credential
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from bridge.server.auth.access import Restricted
     from bridge.server.http.sessions import HttpSession
     from bridge.server.results.contents_stream import ResponseContents
 
@@ -187,6 +188,7 @@ class OpenStreams:
         ends: list[Callable[[], object]] | None = None,
         on_expiry: Callable[[], object] | None = None,
         *,
+        profile: Restricted | None = None,
         ends_at_shutdown: bool = True,
     ) -> Iterator[Event]:
         """Context in which a stream is open; yields the event that is set when it is to end.
@@ -194,6 +196,7 @@ class OpenStreams:
         Args:
             ends: Functions that others call to end it, to which one is added; None if nobody else ends it.
             on_expiry: Called once its credential is no longer valid; None to end it.
+            profile: The profile that it is of, to which its credential has to give access; None for none.
             ends_at_shutdown: True if `end` ends it.
         """
         ended = Event()
@@ -202,7 +205,7 @@ class OpenStreams:
         if ends is not None:
             ends.append(ended.set)
         try:
-            with ending_with_credential(on_expiry or ended.set):
+            with ending_with_credential(on_expiry or ended.set, profile):
                 yield ended
         finally:
             self._open.discard(ended)

@@ -172,7 +172,7 @@ class EventsStream(EventMethod):
         subscription, sending = Subscription(exchange.id), _Sending(exchange)
         context = self._core.prepared(context_of(exchange))
         try:
-            with self._events.shares.taking(exchange.origin.account), current_access() as access:
+            with self._events.shares.taking(exchange.origin.account), current_access(self._core.profile) as access:
                 type_, request = await self._found(exchange, context)
 
                 def end() -> Json | None:
@@ -182,7 +182,7 @@ class EventsStream(EventMethod):
                     return self._events.end_of(type_, request.arguments)
 
                 self._open.add(sending)
-                with sending.scope, ending_with_credential(sending.scope.cancel):
+                with sending.scope, ending_with_credential(sending.scope.cancel, self._core.profile):
                     await sending.run(self._events.reader_of(type_), request, context, end)
                 if (error := sending.ended or end()) is not None:
                     await sending.send("terminated", {"error": error})

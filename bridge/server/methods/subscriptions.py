@@ -17,6 +17,7 @@ from bridge.server.channel import context_of
 from bridge.server.limits.memory import kept_bytes
 from bridge.server.limits.shares import Shares
 from bridge.server.methods.method import MODERN, Method
+from bridge.server.methods.tasks import fitted_task
 from bridge.server.notifications import Pending, may_be_told
 from bridge.wire.extension import TASKS
 from bridge.wire.tasks import supports_tasks, task_notification_to_wire
@@ -86,8 +87,8 @@ class Listen(Method):
         try:
             with (
                 self._shares.taking(exchange.origin.account),
-                ending_with_credential(pending.close),
-                current_access() as access,
+                ending_with_credential(pending.close, self._core.profile),
+                current_access(self._core.profile) as access,
             ):
                 resources = (await self._core.lists_of(context)).resources
                 honoured = await self._honoured(exchange, context, resources)
@@ -159,6 +160,8 @@ class Listen(Method):
                 if not isinstance(change, str):
                     await exchange.send(subscription.changed(change.feature, change.uri))
                 elif (task := await self._task_of(change, context)) is not None:
+                    if (forwarded := self._core.forwarded(change)) is not None:
+                        task = await fitted_task(self._core, task, forwarded.tool_of(change, context), context)
                     wire = task_notification_to_wire(task)
                     await exchange.send(subscription.notification("notifications/tasks", wire))
         finally:

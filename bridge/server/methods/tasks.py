@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.versions import INVALID_PARAMS
+from bridge.server.calls import excess_message
 from bridge.server.channel import context_of
 from bridge.server.methods.extensions import ExtensionMethod
 from bridge.server.methods.method import MODERN
+from bridge.tools.tool import ToolExecutionResult
 from bridge.wire.extension import TASKS
+from bridge.wire.received import write_result
 from bridge.wire.tasks import written_task
+from bridge.wire.tools import result_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.server.core import ServerCore
     from bridge.server.exchange import ServedExchange
     from bridge.tools.context import InvocationContext
     from bridge.tools.task import Task
@@ -55,11 +61,30 @@ class TasksGet(_TaskMethod):
     async def _answer(self, task_id: str, context: InvocationContext, params: Mapping[str, Any]) -> Task:  # noqa: ARG002 - it has no further parameters
         if (forwarded := self._core.forwarded(task_id)) is not None:
             task = await forwarded.get(task_id, context)
-            tool = self._core.tools.find(forwarded.tool_of(task_id, context))
-            if self._core.kept is None or tool is None or task.status != "completed":
-                return task
-            return await self._core.kept.fitted_task(tool, task, context)
+            return await fitted_task(self._core, task, forwarded.tool_of(task_id, context), context)
         return await self._core.tasks.get(task_id, context.caller)
+
+
+async def fitted_task(core: ServerCore, task: Task, name: str, context: InvocationContext) -> Task:
+    """Return a task of another server as a client gets it: with a result within the limits, whose bytes are counted.
+
+    Args:
+        core: The server.
+        task: The task.
+        name: Name of its tool.
+        context: Context of the request.
+    """
+    if task.status != "completed":
+        return task
+    tool = core.tools.find(name)
+    if core.kept is not None and tool is not None:
+        task = await core.kept.fitted_task(tool, task, context)
+    max_bytes = core.max_result_bytes(name)
+    if max_bytes is not None and len(task.outcome) > max_bytes:
+        excess = ToolExecutionResult.error(excess_message(name, len(task.outcome), max_bytes))
+        task = replace(task, outcome=write_result(result_to_wire(excess)))
+    core.counted(task.outcome)
+    return task
 
 
 class TasksUpdate(_TaskMethod):

@@ -94,6 +94,25 @@ def test_the_streams_of_a_key_that_is_taken_away_end_and_no_others(kind: str, or
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_keys_that_are_replaced_in_python_end_streams_and_are_refused(kind: str, serving: Callable[..., str]) -> None:
+    bob = ApiKey("bob", BOB)
+    keys = ApiKeys(ApiKey("ada", ADA), bob)
+    other = serving(http_app(toolbox(), auth=keys))  # which has the same keys
+    origin = serving(http_app(toolbox(), auth=keys))
+    with (
+        streaming(kind, origin, ADA) as hers,
+        httpx.Client(timeout=DEADLINE_SECONDS) as client,
+    ):
+        listing = http.request("tools/list")
+        peers = {(at, key): Modern(client, at, bearer(key)) for at in (origin, other) for key in (ADA, BOB)}
+        assert {peer.send(listing).status_code for peer in peers.values()} == {200}
+        keys.replace(bob)
+        found = {key: peer.send(listing).status_code for key, peer in peers.items()}
+        assert found == {(at, key): 401 if key == ADA else 200 for at, key in peers}
+        assert ended(kind, hers)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_stream_ends_when_its_token_expires(kind: str, serving: Callable[..., str], issuer: Issuer) -> None:
     origin = serving(http_app(toolbox(), auth=JwtVerifier(issuer.url, AUDIENCE, leeway_seconds=0)))
     expires_at = int(time.time()) + 3

@@ -73,8 +73,8 @@ class Delivered:
     def end_of(self, *_: object) -> None:
         """Return None: its server says so."""
 
-    async def end(self, ended: Delivery) -> None:
-        self.ended.append(ended.subscription.id)
+    async def end(self, subscription: Subscription) -> None:
+        self.ended.append(subscription.id)
 
 
 class Silent(Callbacks):
@@ -133,7 +133,7 @@ async def test_a_webhook_waits_while_the_server_of_its_type_is_away(
     assert (events.absences, events.ended) == (-1, [])
 
 
-@pytest.mark.parametrize("code", [-32011, -32012, -32014, -32023, -32024, -32026])
+@pytest.mark.parametrize("code", [-32011, -32012, -32014, -32023, -32024, -32026, -32602])
 async def test_the_end_of_a_subscription_at_another_server_is_passed_on(code: int, receiver: Receiver) -> None:
     events = Delivered()
     events.refusal = refusal(code)

@@ -21,6 +21,7 @@ from tests.server import http_server as http
 from tests.server.auth.conftest import issuer
 from tests.server.auth.guarded import ADA, BOB, KINDS, Modern, bearer
 from tests.server.auth.issuer import AUDIENCE
+from tests.server.auth.test_credential_monitor import ended, streaming
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -264,6 +265,20 @@ def test_streams_end_when_a_key_loses_its_profile(serving: Callable[..., str], t
         assert [each for each in events if "method" in each] == []
     assert posted(origin, "/mcp/data", ADA).status_code == 404
     assert posted(origin, "/mcp/ops", ADA).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["modern", "handshake", "sse"])
+def test_streams_end_when_a_key_loses_the_scope_of_their_profile(
+    serving: Callable[..., str], tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "keys"
+    path.write_text(f"ada {ADA} scopes=ops\n", encoding="utf-8")
+    profile = replace(OPS, name="default", scopes=frozenset({"ops"}))
+    origin = serving(http_app(features(), auth=KeyFile(path, check_seconds=0.02), profiles=[profile]))
+    with streaming(kind, origin, ADA) as lines:
+        path.write_text(f"ada {ADA} scopes=other\n", encoding="utf-8")
+        assert ended(kind, lines)
+    assert posted(origin, "/mcp", ADA).status_code == 403
 
 
 def test_profiles_that_cannot_be_served_are_refused() -> None:

@@ -1,0 +1,64 @@
+"""Entries that are installed again keep the settings of their user."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bridge.cli.install.client_entries import merged
+from bridge.cli.install.config_files import editor_of, set_entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "text", "kept"),
+    [
+        (
+            "config.toml",
+            "mcp_servers",
+            (
+                '[mcp_servers.tools]\ncommand = "y"\nenabled = false\ntool_timeout_sec = nan\n\n'
+                '[mcp_servers.tools.tools.add]\napproval_mode = "ask"\n\n# of the screen\n[tui]\na = 1\n'
+            ),
+            ["enabled = false", "tool_timeout_sec = nan", 'approval_mode = "ask"', "# of the screen"],
+        ),
+        (
+            "config.yaml",
+            "extensions",
+            "extensions:\n  tools:\n    command: y\n    enabled: false # off\n    timeout: 5\n",
+            ["    enabled: false # off", "    timeout: 5"],
+        ),
+        (
+            "settings.json",
+            "context_servers",
+            (
+                '{\n  "context_servers": {\n    "tools": {\n      "command": "y",\n      "enabled": false, // off\n'
+                '      "settings": {"a": 1}\n    }\n  }\n}\n'
+            ),
+            ['      "enabled": false, // off', '      "settings": {"a": 1},'],
+        ),
+    ],
+)
+def test_settings_of_an_entry_are_kept_when_it_is_installed_again(
+    tmp_path: Path, name: str, section: str, text: str, kept: list[str]
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    entry = {"command": "x", "args": ["a"], "enabled": True}
+    assert set_entry(path, section, "tools", entry, path.suffix, keeps_settings=True)[0]
+    lines = path.read_text().splitlines()
+    assert all(line in lines for line in kept)
+    present = editor_of(path.suffix).member_of(path.read_text(), section, "tools", name)
+    assert (present["command"], present["args"], present["enabled"]) == ("x", ["a"], False)
+
+
+def test_of_a_url_nothing_that_starts_a_program_is_kept_and_the_reverse() -> None:
+    program = {"command": "x", "args": [], "cwd": "/", "timeout": 5}
+    remote = {"url": "u", "headers": {"A": "b"}, "timeout": 5}
+    assert merged({"url": "v"}, program) == {"timeout": 5, "url": "v"}
+    assert merged({"url": "v"}, remote) == remote | {"url": "v"}
+    assert merged({"command": "y", "args": []}, remote) == {"timeout": 5, "command": "y", "args": []}
+    assert merged({"command": "y", "args": []}, program) == program | {"command": "y"}
