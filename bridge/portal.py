@@ -269,6 +269,14 @@ def runs_on_asyncio() -> bool:
     return True
 
 
+def call_soon_here() -> Callable[[Callable[[], None]], object]:
+    """Return a function that schedules a call on this event loop, from any thread and without waiting."""
+    if runs_on_asyncio():  # where callbacks, which are no tasks, may listen as well
+        return asyncio.get_running_loop().call_soon_threadsafe
+    call_soon: Callable[[Callable[[], None]], object] = current_token().native_token.run_sync_soon  # type: ignore[attr-defined]  # trio's
+    return call_soon
+
+
 def callback_context() -> Context:
     """Return a copy of the current context in which callbacks of an asyncio loop can use anyio as tasks do.
 
