@@ -303,11 +303,3 @@ def start_detached(function: Callable[[], Coroutine[Any, Any, None]], name: str)
     task = asyncio.get_running_loop().create_task(function(), name=name)
     _running.add(task)
     task.add_done_callback(_running.discard)
-
-
-def call_soon_here() -> Callable[[Callable[[], None]], object]:
-    """Return a function that schedules a call on this event loop, from any thread and without waiting."""
-    if runs_on_asyncio():  # where callbacks, which are no tasks, may listen as well
-        return asyncio.get_running_loop().call_soon_threadsafe
-    call_soon: Callable[[Callable[[], None]], object] = current_token().native_token.run_sync_soon  # type: ignore[attr-defined]  # trio's
-    return call_soon
