@@ -24,6 +24,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 from anyio import get_cancelled_exc_class
+from anyio.lowlevel import current_token
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -266,6 +267,14 @@ def runs_on_asyncio() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def call_soon_here() -> Callable[[Callable[[], None]], object]:
+    """Return a function that schedules a call on this event loop, from any thread and without waiting."""
+    if runs_on_asyncio():  # where callbacks, which are no tasks, may listen as well
+        return asyncio.get_running_loop().call_soon_threadsafe
+    call_soon: Callable[[Callable[[], None]], object] = current_token().native_token.run_sync_soon  # type: ignore[attr-defined]  # trio's
+    return call_soon
 
 
 def callback_context() -> Context:

@@ -103,6 +103,8 @@ class _Workers:
         self._unopened = set(range(1, count + 1))
         self._has_opened = asyncio.Event()
         self._ending = asyncio.Event()
+        self._waking = asyncio.Event()
+        """Ends the delays before restarts: at the end of the next reload, or for the shutdown."""
         self._code = 0
 
     async def run(self) -> int:
@@ -170,8 +172,12 @@ class _Workers:
                 worker.tell({"end": signal.SIGTERM})
         else:
             for worker in started:
+                if (unused := self._following.pop(worker.number, None)) is not None:
+                    unused.drain()  # of a reload just before
                 self._following[worker.number] = worker
                 self._running[worker.number].drain()
+            self._waking.set()
+            self._waking = asyncio.Event()
         done = "reloaded: the new workers serve, and the previous ones drain"
         print_message(error or done, "error" if error else "info")
         self._answer_reloads(error)
@@ -197,6 +203,7 @@ class _Workers:
 
     def _end(self, number: int) -> None:
         self._ending.set()
+        self._waking.set()
         service_manager().stopping()
         for each in (*self._sockets.sockets, *self._sockets.admin_sockets):
             each.close()  # otherwise connections would wait here
@@ -209,7 +216,7 @@ class _Workers:
         while not self._ending.is_set():
             started_at = monotonic()
             worker = self._running[number] = await self._next(number)
-            if (code := await worker.over) is None:
+            if (code := await worker.over) is None or number in self._following:
                 failures = 0
                 continue
             if self._ending.is_set():
@@ -226,7 +233,8 @@ class _Workers:
                 delay = f" in {delay_seconds:g} seconds" if delay_seconds else ""
                 print_message(f"worker {number} ended ({spelled_exit_code(code)}); restarting it{delay}", "warning")
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._ending.wait(), delay_seconds)
+                    await asyncio.wait_for(self._waking.wait(), delay_seconds)
+                failures = 0 if number in self._following else failures
 
     async def _next(self, number: int) -> _Worker:
         """Return the worker that a reload has started for a number, or start one."""

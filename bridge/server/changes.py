@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from anyio.lowlevel import current_token
-
-from bridge.portal import runs_on_asyncio
+from bridge.portal import call_soon_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,11 +115,3 @@ class _Listener:
         with self._lock:  # before the call, so that a change during it is notified
             changes, self._changes = self._changes, {}
         self._listener(frozenset(changes))
-
-
-def call_soon_here() -> Callable[[Callable[[], None]], object]:
-    """Return a function that schedules a call on this event loop, from any thread and without waiting."""
-    if runs_on_asyncio():  # where callbacks, which are no tasks, may listen as well
-        return asyncio.get_running_loop().call_soon_threadsafe
-    call_soon: Callable[[Callable[[], None]], object] = current_token().native_token.run_sync_soon  # type: ignore[attr-defined]  # trio's
-    return call_soon

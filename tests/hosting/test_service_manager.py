@@ -39,7 +39,14 @@ sockets = list(map(int, sys.argv[1].split(",")))
 for number, each in enumerate(sockets):
     os.dup2(each, 3 + number)
 os.environ["LISTEN_PID"] = str(os.getpid())
-os.execv(sys.executable, [sys.executable, "-m", "bridge", *sys.argv[2:]])
+os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
+"""
+BRIDGE = ("-m", "bridge")
+PATIENT = """
+import runpy
+from bridge.hosting import workers
+workers._BACK_OFF_SECONDS = (0.0, 3600.0)
+runpy.run_module("bridge", run_name="__main__", alter_sys=True)
 """
 
 
@@ -60,9 +67,12 @@ class Manager:
         }
 
     @contextmanager
-    def started(self, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    def started(
+        self, *arguments: str, program: tuple[str, ...] = BRIDGE, **environment: str
+    ) -> Iterator[subprocess.Popen[str]]:
         """Start a service."""
-        command = [sys.executable, "-c", LAUNCH, str(self.socket.fileno()), "serve", *arguments, "--transport", "http"]
+        launch = (sys.executable, "-c", LAUNCH, str(self.socket.fileno()), *program)
+        command = [*launch, "serve", *arguments, "--transport", "http"]
         variables = {**self.environment, **environment}
         with subprocess.Popen(
             command, cwd=ROOT, env=variables, pass_fds=[self.socket.fileno()], stderr=subprocess.PIPE, text=True
@@ -211,11 +221,41 @@ async def test_a_reload_while_a_worker_starts_again_leaves_as_many_as_before(man
         process.send_signal(signal.SIGHUP)
         manager.received("RELOADING=1")
         assert manager.received("READY=1")["STATUS"] == "reloaded"
-        while len(found := children_of(process.pid)) != 2 or set(found) & set(before):
-            await anyio.lowlevel.checkpoint()
+        await two_children(process.pid, before)
         assert "add" in await tools(manager.url)
         process.send_signal(signal.SIGTERM)
         assert await anyio.to_thread.run_sync(process.wait, 60) == 0
+
+
+async def test_reloads_end_the_back_off_of_a_worker_and_leave_as_many_as_before(manager: Manager) -> None:
+    options = ("servers/calculator.py", "--workers", "2")
+    with manager.started(*options, program=("-c", PATIENT)) as process, anyio.fail_after(120):
+        manager.received("READY=1")
+        for delay in ("", " in 3600 seconds"):
+            before = await two_children(process.pid)
+            os.kill(before[-1], signal.SIGKILL)  # the one that has started last
+            await anyio.to_thread.run_sync(until_printed, process, f"restarting it{delay}\n", abandon_on_cancel=True)
+        for _ in range(2):
+            process.send_signal(signal.SIGHUP)
+            manager.received("RELOADING=1")
+            assert manager.received("READY=1")["STATUS"] == "reloaded"
+        killed = (await two_children(process.pid, before))[-1]
+        os.kill(killed, signal.SIGKILL)  # without a delay, since it is the first time
+        await two_children(process.pid, [killed])
+        process.send_signal(signal.SIGTERM)
+        assert await anyio.to_thread.run_sync(process.wait, 60) == 0
+
+
+def until_printed(process: subprocess.Popen[str], ending: str) -> None:
+    assert process.stderr is not None
+    assert any(line.endswith(ending) for line in process.stderr)
+
+
+async def two_children(pid: int, before: list[int] | None = None) -> list[int]:
+    """Wait until there are two children, and none of before."""
+    while len(found := children_of(pid)) != 2 or set(found) & set(before or ()):
+        await anyio.lowlevel.checkpoint()
+    return found
 
 
 async def test_a_session_goes_on_through_a_reload_of_workers_that_share_a_redis(

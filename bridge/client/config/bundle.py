@@ -91,6 +91,8 @@ def unpacked(path: Path) -> tuple[Path, Manifest]:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         raise _refused(path, f"cannot be unpacked: {place}{error.strerror or type(error).__name__}") from error
+    except RecursionError as error:
+        raise _refused(path, f"its {MANIFEST} is nested too deeply") from error
     except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise _refused(path, "is not a bundle: it is not a ZIP file, or is damaged") from error
     except WireError as error:

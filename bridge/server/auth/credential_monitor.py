@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from anyio import CancelScope, Event, create_task_group, move_on_after, sleep_forever
 
+from bridge.portal import call_soon_here
 from bridge.server.auth.tokens import IssuerUnavailableError, TokenRefusedError, VerifiedToken
-from bridge.server.changes import call_soon_here
 from bridge.text import clip
 
 if TYPE_CHECKING:

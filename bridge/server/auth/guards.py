@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,7 +35,7 @@ from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from mcp.server.auth.provider import TokenVerifier
     from starlette.requests import Request
@@ -68,9 +68,11 @@ class AuthGuards:
         """Routes that need no credential."""
         self.unmatched = unmatched_auth_names(self._auth, *(dict.fromkeys(profiles.values()) or (server,)))
         """Warns of names in the configuration that no tool, resource or prompt has."""
-        for each in dict.fromkeys((server, *profiles.values())):
+        self._keys_of = {
+            each: partial(self._auth.access_by_keys, profile=each.profile) for each in (server, *profiles.values())
+        }
+        for each in self._keys_of:
             self._auth.on_change(each.changes.notify_lists)
-            each.access_by_keys = partial(self._auth.access_by_keys, profile=each.profile)
 
         self.metadata_url = metadata_url = metadata_url_of(self._auth)
         """URL of the metadata; None without an issuer of tokens."""
@@ -103,9 +105,20 @@ class AuthGuards:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run the tasks of authentication; a context in which requests are served."""
-        with self.unmatched.watching(self._server.changes):
+        with self.unmatched.watching(self._server.changes), self._judging_webhooks():
             async with self._auth.running(self._monitor.keep):
                 yield
+
+    @contextmanager
+    def _judging_webhooks(self) -> Iterator[None]:
+        """Context in which the keys of this app count for webhooks, beside those of other apps of the same server."""
+        for server, keys in self._keys_of.items():
+            server.keys_of_apps = (*server.keys_of_apps, keys)
+        try:
+            yield
+        finally:
+            for server, keys in self._keys_of.items():
+                server.keys_of_apps = tuple(each for each in server.keys_of_apps if each is not keys)
 
 
 class _Refused(NamedTuple):

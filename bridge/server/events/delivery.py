@@ -115,7 +115,7 @@ class Delivery:
         subscription: Subscription,
         state: DeliveryState,
         options: EventOptions,
-        ended: Callable[[Delivery], Awaitable[None]],
+        ended: Callable[[Subscription], Awaitable[None]],
     ) -> None:
         self.subscription = subscription
         self._events = events
@@ -165,7 +165,7 @@ class Delivery:
 
     async def _end(self) -> None:
         try:
-            await self._ended(self)
+            await self._ended(self.subscription)
         except EventStoreError as error:
             _logger.warning("a subscription that has ended could not be deleted: %s", error)
 

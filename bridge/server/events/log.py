@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from bridge.server.changes import call_soon_here
+from bridge.portal import call_soon_here
 from bridge.server.events.store import OVERHEAD_BYTES, EventStoreError, record_to_json
 
 if TYPE_CHECKING:

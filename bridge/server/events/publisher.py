@@ -28,8 +28,8 @@ class EventPublisher:
     """The options of events."""
     task_options: TaskOptions
     """The options of tasks."""
-    access_by_keys: Callable[[Caller], Sequence[Access] | None] | None = None
-    """`Auth.access_by_keys` of the app that serves it; None without authentication."""
+    keys_of_apps: tuple[Callable[[Caller], Sequence[Access] | None], ...] = ()
+    """`Auth.access_by_keys` of each app that serves it now."""
 
     @cached_property
     def events(self) -> ServedEvents:
@@ -41,8 +41,17 @@ class EventPublisher:
             lambda: self.features.events,
             self.event_options,
             lambda: self.task_options,
-            lambda caller: None if self.access_by_keys is None else self.access_by_keys(caller),
+            self._access_by_keys,
         )
+
+    def _access_by_keys(self, caller: Caller) -> Sequence[Access] | None:
+        """Return the permissions that a caller's keys have now in any app; None if an app has no list of its keys."""
+        found: list[Access] = []
+        for of_app in self.keys_of_apps:
+            if (accesses := of_app(caller)) is None:
+                return None
+            found += accesses
+        return found if self.keys_of_apps else None
 
     def take_events(self) -> None:
         """Take the events that this process emits from now on, if the server has any."""

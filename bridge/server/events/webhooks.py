@@ -337,17 +337,21 @@ class Webhooks:
             state = state_of(subscription, texts)
             running = Delivery(self._events, self._callbacks, subscription, state, self._options, self._ended)
             self._running[identifier] = running
-            tasks.start_soon(running.run)
+            tasks.start_soon(self._deliver, running)
 
-    async def _ended(self, delivery: Delivery) -> None:
-        """Delete a subscription that has ended before its time, unless its caller has asked for it again meanwhile."""
+    async def _deliver(self, delivery: Delivery) -> None:
+        """Deliver to a subscription, after which another delivery may begin."""
         try:
-            async with self._changing:
-                await self._stored.delete_ended(delivery.subscription)
+            await delivery.run()
         finally:
             if self._running.get(delivery.subscription.id) is delivery:
                 del self._running[delivery.subscription.id]
             self._look_again()
+
+    async def _ended(self, subscription: Subscription) -> None:
+        """Delete a subscription that has ended before its time, unless its caller has asked for it again meanwhile."""
+        async with self._changing:
+            await self._stored.delete_ended(subscription)
 
 
 def _require_challenge(answer: bytes, challenge: str) -> None:

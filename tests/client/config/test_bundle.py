@@ -185,6 +185,10 @@ def test_a_wrong_manifest_is_named_with_its_members(tmp_path: Path) -> None:
         archive.writestr("other", "")
     with pytest.raises(ConfigError, match=r"has no manifest\.json"):
         load_config(tmp_path / "empty.mcpb")
+    with ZipFile(tmp_path / "deep.mcpb", "w") as archive:
+        archive.writestr("manifest.json", "[" * 200_000 + "]" * 200_000)
+    with pytest.raises(ConfigError, match=r"its manifest\.json is nested too deeply"):
+        load_config(tmp_path / "deep.mcpb")
 
 
 @pytest.mark.usefixtures("state")

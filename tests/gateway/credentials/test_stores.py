@@ -97,7 +97,7 @@ async def test_a_credential_moved_to_another_caller_is_unreadable(tmp_path: Path
     await store.open()
     await store.put(ADA, HUSH)
     await store.close()
-    with sqlite3.connect(tmp_path / "credentials.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "credentials.db")) as connection, connection:
         connection.execute("UPDATE credential SET subject = 'bob'")
     await store.open()
     assert await store.get(BOB) is None

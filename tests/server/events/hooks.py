@@ -41,8 +41,9 @@ OTHER = EventType(name="other")
 class Client:
     """Sends requests of the modern era, each with a credential."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, path: str = "/mcp") -> None:
         self.url = url
+        self.path = path
 
     @staticmethod
     def headers(method: str, key: str | None) -> dict[str, str]:
@@ -61,7 +62,9 @@ class Client:
             "io.modelcontextprotocol/clientCapabilities": {},
         }
         message = {"jsonrpc": "2.0", "id": next(_ids), "method": method, "params": {**params, "_meta": meta}}
-        answer: Json = httpx.post(f"{self.url}/mcp", json=message, headers=self.headers(method, key), timeout=30).json()
+        answer: Json = httpx.post(
+            f"{self.url}{self.path}", json=message, headers=self.headers(method, key), timeout=30
+        ).json()
         return answer.get("result") or {"code": answer["error"]["code"], **answer["error"]}
 
     def subscribe(self, url: str, key: str | None = ADA, secret: str = SECRET, **more: Any) -> Json:

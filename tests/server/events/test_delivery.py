@@ -73,8 +73,8 @@ class Delivered:
     def end_of(self, *_: object) -> None:
         """Return None: its server says so."""
 
-    async def end(self, ended: Delivery) -> None:
-        self.ended.append(ended.subscription.id)
+    async def end(self, subscription: Subscription) -> None:
+        self.ended.append(subscription.id)
 
 
 class Silent(Callbacks):

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from starlette.applications import Starlette
 
+from bridge import Server
 from bridge.events import EventType
+from bridge.events.event_type import Feed
 from bridge.protocol.versions import FORBIDDEN, NOT_FOUND, UNSUPPORTED
-from bridge.server import SqliteTaskStore
+from bridge.server import EventOptions, SqliteTaskStore, http_app, mount
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.auth.tokens import VerifiedToken
 from bridge.skills import skills_in
-from tests.server.events.hooks import ADA, BOB, CAROL, EVE, OTHER, number, served
+from tests.server.events.hooks import ADA, BOB, CAROL, EVE, OTHER, Client, number, served
 from tests.server.events.receiver import Receiver, receiving
+from tests.server.http_server import serving
 from tests.skills.written import write_skill
 
 if TYPE_CHECKING:
@@ -157,3 +162,25 @@ def test_a_webhook_that_is_subscribed_to_again_while_it_ends_is_delivered_once(
             server.emit("number", {"value": value})
             received = receiver.next()
             assert (received.path, received.json["data"]) == ("/other", {"value": value})
+
+
+def test_keys_of_each_app_of_a_server_count_for_its_webhooks_and_those_of_an_app_that_has_ended_do_not(
+    receiver: Receiver,
+) -> None:
+    options = EventOptions(webhooks=True, callback_origins=(receiver.url,), heartbeat_seconds=0.05)
+    server = Server([replace(number, feed=Feed())], name="hooks", events=options)
+    parent, keys = Starlette(), ApiKeys(ApiKey("ada", ADA), ApiKey("carol", CAROL))
+    mount(parent, "/one", server, auth=keys)
+    mount(parent, "/two", server, auth=ApiKeys(ApiKey("bob", BOB)))
+    http_app(server, auth=ApiKeys(ApiKey("carol", CAROL)))  # which does not run
+    with serving(parent) as url:
+        one, two = (Client(url, path) for path in ("/one", "/two"))
+        begun = {key: app.subscribe(receiver.url, key)["id"] for app, key in ((one, ADA), (two, BOB), (one, CAROL))}
+        keys.replace(ApiKey("ada", ADA))
+        received = receiver.next()
+        assert (received.headers["x-mcp-subscription-id"], received.json["type"]) == (begun[CAROL], "terminated")
+        server.emit("number", {"value": 1})
+        delivered = [receiver.next() for _ in range(2)]
+        assert {each.headers["x-mcp-subscription-id"] for each in delivered} == {begun[ADA], begun[BOB]}
+        assert {each.json["data"]["value"] for each in delivered} == {1}
+    assert server.keys_of_apps == ()
