@@ -33,7 +33,7 @@ NEW = indented(LINES, 2)
         ("a: 1 # one", f"a: 1 # one\nextensions:\n{NEW}"),
         ("a:\n    b: 1\nextensions: # none\nz: 2\n", f"a:\n    b: 1\nextensions: # none\n{indented(LINES, 4)}z: 2\n"),
         ("extensions: {} # none\nz: 2\n", f"extensions:  # none\n{NEW}z: 2\n"),
-        ("extensions: null\n", f"extensions: \n{NEW}"),
+        ("extensions: null\n", f"extensions:\n{NEW}"),
         ("extensions: {a: {cmd: y}}\nz: 2\n", 'extensions: {a: {cmd: y}, "new": {"cmd": "x", "args": []}}\nz: 2\n'),
         ("extensions:\n  a: {} # one\n\n  # end\nz: yes\n", f"extensions:\n  a: {{}} # one\n{NEW}\n  # end\nz: yes\n"),
         (

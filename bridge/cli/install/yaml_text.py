@@ -68,7 +68,9 @@ def _edited(text: str, section: str, name: str, value: Mapping[str, Any]) -> str
     key, servers = found
     if not servers.value or not isinstance(servers.value, list):  # null, or without members
         step = _lines({name: value}, _column(servers, root))
-        return _after(text[: servers.start_mark.index] + text[servers.end_mark.index :], key.end_mark.index + 1, step)
+        head, rest = text[: servers.start_mark.index], text[servers.end_mark.index :]
+        head = head.rstrip(" ") if not rest or rest[0] in "\r\n" else head
+        return _after(head + rest, key.end_mark.index + 1, step)
     present = _member(servers, name)
     if present is not None:
         return _replaced(text, (section, name), present, value)
