@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from itertools import chain, count
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -69,14 +70,13 @@ def discovered_servers(url: str) -> dict[str, Json]:
         found: dict[str, Json] = {}
         problems: list[WireError] = []
         of_cards = [each for each in entries if isinstance(each, dict) and each.get("type") == CARD_TYPE]
-        for number, listed in enumerate(of_cards[:MAX_CARDS]):
+        for listed in of_cards[:MAX_CARDS]:
             if monotonic() > ends_at:
                 raise WireError(f"the cards of {clip(catalog_url)!r} take longer than {DISCOVERY_SECONDS:g} seconds")
             try:
-                card = _card_of(listed, catalog, client)
-                if card is not None:
-                    name, entry = _entry_of(card)
-                    found[name if name not in found else f"{name}-{number}"] = entry
+                name, entry = _entry_of(_card_of(listed, catalog, client))
+                names = chain([name], (f"{name}-{number}" for number in count(2)))
+                found[next(each for each in names if each not in found)] = entry
             except WireError as error:
                 _logger.warning("left out a server of %r: %s", clip(catalog_url), error)
                 problems.append(error)
@@ -85,20 +85,22 @@ def discovered_servers(url: str) -> dict[str, Json]:
         return found
 
 
-def _card_of(listed: Json, catalog: Fetched, client: httpx2.Client) -> Fetched | None:
-    """Return the card of an entry of a catalogue; None if there is none.
+def _card_of(listed: Json, catalog: Fetched, client: httpx2.Client) -> Fetched:
+    """Return the card of an entry of a catalogue.
 
     Raises:
-        WireError: It is malformed, or is on http, and the catalogue on https.
+        WireError: There is none, it is malformed, or it is on http, and the catalogue on https.
     """
     if (card := listed.get("data")) is not None:
         return Fetched(require_object(card, "a card"), catalog.url)
     if not isinstance(link := listed.get("url"), str):
-        return None
+        raise WireError("an entry with the type of a card has neither 'data' nor a 'url'")
     url = urljoin(str(catalog.url), link)
     if catalog.url.scheme == "https" and urlsplit(url).scheme != "https":
         raise WireError(f"the catalogue is on https, and its card is not: {clip(url)!r}")
-    return fetched(client, url, CARD_TYPE)
+    if (found := fetched(client, url, CARD_TYPE)) is None:
+        raise WireError(f"there is no card at {clip(url)!r}")
+    return found
 
 
 def _entry_of(card: Fetched) -> tuple[str, Json]:

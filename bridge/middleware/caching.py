@@ -18,6 +18,7 @@ from bridge.tools.content import Text
 from bridge.tools.function import one_tool
 from bridge.tools.labels import version_in
 from bridge.tools.middleware import CompleteRequest, GetPromptRequest, ListRequest, Middleware, WrappedExecutor
+from bridge.types import REQUEST_ID_META_KEY
 
 if TYPE_CHECKING:
     from cachetools import TTLCache
@@ -268,7 +269,7 @@ def _whole_context_key(context: InvocationContext) -> object:
         context.headers,
         context.client_capabilities,
         context.protocol_version,
-        context.meta,
+        {key: value for key, value in context.meta.items() if key != REQUEST_ID_META_KEY},  # each call has its own
         _ByIdentity(context.peer),
     )
 

@@ -95,3 +95,14 @@ def test_a_catalogue_with_slow_cards_is_given_up(
     answers["https://example.com/.well-known/ai-catalog.json"] = httpx2.Response(200, json={"entries": entries})
     with pytest.raises(WireError, match="take longer than 30 seconds"):
         discovered_servers("https://example.com")
+
+
+def test_each_card_of_a_catalogue_is_kept_or_said_to_be_missing(
+    answers: dict[str, httpx2.Response], caplog: pytest.LogCaptureFixture
+) -> None:
+    cards = [CARD | {"name": name} for name in ("a.b/x-2", "a.b/x", "c.d/x")]
+    entries: list[dict[str, Any]] = [*({"data": card} for card in cards), {"url": "/gone"}]
+    catalog = {"entries": [{"type": CARD_TYPE, **each} for each in entries]}
+    answers["http://example.com/.well-known/ai-catalog.json"] = httpx2.Response(200, json=catalog)
+    assert list(discovered_servers("http://example.com")) == ["x-2", "x", "x-3"]
+    assert "there is no card at 'http://example.com/gone'" in caplog.text

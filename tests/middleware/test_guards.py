@@ -13,6 +13,7 @@ from bridge.middleware.guards import circuit_broken, rate_limited, retried
 from bridge.tools import InvocationParameters, backed_up
 from bridge.tools.execution import LOCAL, ExecutionPolicy
 from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
+from bridge.types import REQUEST_ID_META_KEY
 from tests.service.fakes import DEADLINE_SECONDS
 
 if TYPE_CHECKING:
@@ -166,16 +167,20 @@ async def test_an_answer_serves_nobody_whom_the_function_can_tell_apart(contexts
 async def test_an_answer_of_a_tool_that_sees_headers_and_metadata_depends_on_them() -> None:
     @tool
     async def whoami(context: InvocationContext) -> str:
+        runs.append(context)
         return f"{context.headers.get('x-user')} {context.meta.get('user')}"
 
     @tool
     async def count() -> int:
         return len(seen)
 
+    runs: list[InvocationContext] = []
     seen: list[str] = []
     contexts = [InvocationContext(headers={"x-user": "ada"}), InvocationContext(meta={"user": "bob"})]
+    contexts += [InvocationContext(meta={"user": "bob", REQUEST_ID_META_KEY: each}) for each in ("1", "2")]
     kept = cached(whoami, ttl_seconds=3600)
-    assert [(await run(kept, each)).text for each in contexts] == ["ada None", "None bob"]
+    assert [(await run(kept, each)).text for each in contexts] == ["ada None", *["None bob"] * 3]
+    assert len(runs) == 2  # the id of a request makes no difference
     blind = cached(count, ttl_seconds=3600)
     await run(blind, contexts[0])
     seen.append("one")
