@@ -71,8 +71,7 @@ def run_workers(
         KeyboardInterrupt: SIGINT ended them.
     """
     require_inheritable_sockets("--workers")
-    environment = {} if has_keys else {STATE_KEYS: secrets.token_hex(32)}
-    workers = _Workers(count, sockets, announce, environment, changes)
+    workers = _Workers(count, sockets, announce, {} if has_keys else {STATE_KEYS: secrets.token_hex(32)}, changes)
     code = asyncio.run(workers.run())
     if workers.signalled == signal.SIGINT and code == 0:
         raise KeyboardInterrupt
@@ -101,7 +100,8 @@ class _Workers:
         self._all: set[_Worker] = set()
         self._keeping = asyncio.TaskGroup()
         self._unopened = set(range(1, count + 1))
-        self._has_opened = asyncio.Event()
+        self._has_opened = False
+        self._starting = asyncio.Event()  # set when a worker serves, or the shutdown begins
         self._ending = asyncio.Event()
         self._waking = asyncio.Event()
         """Ends the delays before restarts: at the end of the next reload, or for the shutdown."""
@@ -119,7 +119,7 @@ class _Workers:
         # One worker starts first, so that an error in the command line is printed once.
         async with asyncio.TaskGroup() as self._keeping:
             self._keeping.create_task(self._keep(1))
-            await _either(self._has_opened, self._ending)
+            await self._starting.wait()
             if not self._ending.is_set():
                 for number in range(2, self._count + 1):
                     self._keeping.create_task(self._keep(number))
@@ -203,6 +203,7 @@ class _Workers:
 
     def _end(self, number: int) -> None:
         self._ending.set()
+        self._starting.set()
         self._waking.set()
         service_manager().stopping()
         for each in (*self._sockets.sockets, *self._sockets.admin_sockets):
@@ -223,7 +224,7 @@ class _Workers:
                 # A signal before its handlers are installed ends a worker immediately.
                 if code not in {0, -signal.SIGTERM, -signal.SIGINT, 130}:
                     self._code = self._code or exit_code_of(code)
-            elif not self._has_opened.is_set():
+            elif not self._has_opened:
                 self._code = exit_code_of(code)
                 self._end(signal.SIGTERM)
             else:
@@ -248,8 +249,7 @@ class _Workers:
     async def _started(self, number: int, *, is_reload: bool = False) -> _Worker:
         ours, theirs = socket.socketpair()
         with theirs:
-            is_late = self._has_opened.is_set()
-            inheritance = replace(self._sockets, channel=theirs, is_late=is_late, is_reload=is_reload)
+            inheritance = replace(self._sockets, channel=theirs, is_late=self._has_opened, is_reload=is_reload)
             command, environment = child_command(inheritance, self._environment)
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -273,7 +273,8 @@ class _Workers:
 
     def opened(self, number: int, processes: int) -> None:
         """Record that a worker serves, and the number of servers that it starts as processes."""
-        self._has_opened.set()
+        self._has_opened = True
+        self._starting.set()
         was_opening = bool(self._unopened)
         self._unopened.discard(number)
         if was_opening and not self._unopened:
@@ -302,15 +303,13 @@ class _Worker:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        self.number = number
-        self.process = process
+        self.number, self.process = number, process
         self.has_opened = False
         self.opening: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         """True once it serves; False if it has ended before."""
         self.over: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         """The exit code; None if it drains, because another one serves instead."""
-        self._reader = reader
-        self._writer = writer
+        self._reader, self._writer = reader, writer
         self._numbers = count()
         self._asked: dict[int, asyncio.Future[Any]] = {}
         """Questions that the worker has not answered, by number."""
@@ -399,10 +398,3 @@ async def _all_open(workers: list[_Worker]) -> bool:
         if not all(each.result() for each in done):
             return False
     return True
-
-
-async def _either(*events: asyncio.Event) -> None:
-    waiting = [asyncio.ensure_future(event.wait()) for event in events]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for each in waiting:
-        each.cancel()
