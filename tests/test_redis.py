@@ -6,6 +6,7 @@ import pytest
 
 from bridge.redis import RedisUnreachableError, check_reachable, is_redis_url, redacted_url, redis_at
 from bridge.server.cluster.replica import Replica
+from tests.ports import free_port
 from tests.redis_server import REDIS, VALKEY, redis_server
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ async def test_a_redis_that_cannot_be_used_is_told_without_its_password(url: str
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("program", [REDIS, VALKEY])
 async def test_a_node_of_a_cluster_is_refused_with_the_reason(tmp_path: Path, program: str) -> None:
-    with redis_server(tmp_path, program, "--cluster-enabled", "yes") as node:
+    with redis_server(tmp_path, program, "--cluster-enabled", "yes", "--cluster-port", str(free_port())) as node:
         reason = r"is in cluster mode.*use a Redis or Valkey without cluster mode"
         with pytest.raises(RedisUnreachableError, match=reason):
             await check_reachable(node.url)
