@@ -65,6 +65,8 @@ def watched_app(
         log_format="json" if log else "text",
         log_calls="never",
         log_arguments=False,
+        log_sample=1.0,
+        redact=(),
         audit_log=None if audit_log is None else Path(audit_log),
         audit_log_max_bytes=2**30,
         audit_log_kept_files=0,
