@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from bridge.cli.install.client_entries import client_entry, redacted
+from bridge.cli.targets.client_entries import client_entry, redacted
 from bridge.cli.targets.openapi import OpenApiOptions, given_openapi, openapi_options, operation_tools
 from bridge.cli.targets.target import (
     ConfigTarget,
