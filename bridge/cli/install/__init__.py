@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli.completion import complete_targets
-from bridge.cli.install.client_entries import client_entry
 from bridge.cli.install.clients import CLIENTS
 from bridge.cli.install.config_files import editor_of, only_writer, set_entry
 from bridge.cli.reporting import logging_option
+from bridge.cli.targets.client_entries import client_entry
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import ConfigTarget, LocalTarget, TargetCommand, only_target, with_profile
 from bridge.cli.terminal import write_data, write_json
@@ -27,7 +27,7 @@ from bridge.hosting.process import print_message, redirect_stdout
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.cli.install.client_entries import Entry
+    from bridge.cli.targets.client_entries import Entry
     from bridge.cli.targets.target import Target
 
 

@@ -16,8 +16,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from bridge.cli.install import json_text, toml_text, yaml_text
-from bridge.cli.install.client_entries import merged
 from bridge.cli.reporting import CommandError
+from bridge.cli.targets.client_entries import merged
 from bridge.errors import ConfigError
 from bridge.private_files import open_private, state_folder
 from bridge.text import with_count
@@ -61,7 +61,7 @@ def set_entry(
     """Set a member of a file's object under ``section``, by default the one that has, or would get, this server.
 
     The ``suffix`` is that of files in the format of this one. With ``keeps_settings``, a present entry keeps its other
-    settings; see `bridge.cli.install.client_entries.merged`.
+    settings; see `bridge.cli.targets.client_entries.merged`.
 
     Returns:
         False if the file has this entry already, and the backup; None for a file that is new or unchanged.

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from bridge.cli.install.client_entries import configuration, redacted, serving_entry
 from bridge.cli.options import typed_options
 from bridge.cli.serve.auth_options import AuthOptions
 from bridge.cli.serve.check import report_check
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
 from bridge.cli.serve.options import name_of, server_of, serving_of, targets_of, warn_unused_options
 from bridge.cli.serve.telemetry_options import telemetry_enabled
+from bridge.cli.targets.client_entries import configuration, redacted, serving_entry
 from bridge.cli.targets.target import CommandTarget, ConfigTarget, target_argument
 from bridge.hosting.process import print_message, print_unserved_routes
 from bridge.server.stdio.process import take_standard_streams
