@@ -306,8 +306,14 @@ class ServerCore(Calls, EventPublisher):
         return access.sees_all or self._may_be_more or any(map(access.shows, box))
 
     @property
+    def is_starting(self) -> bool:
+        """True while the lists are not complete, because servers behind this one start."""
+        return self.features.start is not None and not self.features.start.is_over
+
+    @property
     def _may_be_more(self) -> bool:
-        return self.features.caller_features is not None and self.features.caller_features.may_be_more
+        caller_features = self.features.caller_features
+        return self.is_starting or (caller_features is not None and caller_features.may_be_more)
 
     @cached_property
     def tasks(self) -> Tasks:
