@@ -92,7 +92,8 @@ def read_yaml(text: bytes, source: str, *, extra: str = "openapi") -> Any:
         reason = " ".join(str(error).split())[:300]
         if "nesting depth" in reason:  # of newer versions of libyaml
             raise reader.too_large() from error
-        raise DefinitionError(f"{source} is neither JSON nor YAML: {reason}") from error
+        form = "not YAML" if source.lower().endswith((".yaml", ".yml")) else "neither JSON nor YAML"
+        raise DefinitionError(f"{source} is {form}: {reason}") from error
     return reader.document
 
 

@@ -17,8 +17,10 @@ NOT_FOR_STDIO = {
     "httptools", "httpx", "httpx2", "jsonschema", "jwt", "mcp", "mcp_types", "opentelemetry", "redis", "rich",
     "sse_starlette", "starlette", "tenacity", "trio", "uvicorn", "uvloop", "watchfiles",
     "ctypes", "html", "http", "multiprocessing", "sqlite3", "unittest", "xml",
+    "bridge.adapters", "bridge.client", "bridge.gateway", "bridge.inspector", "bridge.models", "bridge.openapi",
+    "bridge.service",
 }  # fmt: skip
-"""Heavy packages, some of the standard library, that a start over stdio does not need."""
+"""Heavy packages, some of the standard library and some of ours, that a start over stdio does not need."""
 
 NOT_FOR_AN_IMPORT = NOT_FOR_STDIO | {
     "annotated_types", "anyio", "click", "pydantic", "pydantic_core",
@@ -58,7 +60,8 @@ def request(method: str, params: dict[str, Any], *, modern: bool) -> dict[str, A
 
 
 def packages(modules: str) -> set[str]:
-    return {module.partition(".")[0] for module in modules.split()}
+    """Names of packages, and of ours with their first part."""
+    return {".".join(module.split(".")[: 2 if module.startswith("bridge.") else 1]) for module in modules.split()}
 
 
 def loaded_by_serving(directory: Path, *messages: dict[str, Any]) -> set[str]:

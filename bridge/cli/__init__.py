@@ -12,6 +12,7 @@ Exit codes:
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -47,6 +48,9 @@ class _Commands(click.Group):
             return None
         command: click.Command = import_module(f"bridge.cli.{cmd_name}").command
         command.context_class = HelpContext
+        if not gc.isenabled():  # in `bridge.__main__`, until here
+            gc.freeze()
+            gc.enable()
         return command
 
     def resolve_command(

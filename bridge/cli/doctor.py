@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bridge.cli.targets.target import RemoteTarget, Target
     from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.doctor.rule import Finding, Rule
-    from bridge.doctor.subject import Server, Subject
+    from bridge.doctor.subject import Subject
 
 
 class _RuleName(click.ParamType["tuple[Rule, str]"]):
@@ -140,20 +140,15 @@ def command(
     if client is not None and (targets or command_target(ctx) is not None):
         raise click.UsageError("--client is in place of a TARGET; leave one out", ctx)
     is_alone = client is None and len(targets) + (command_target(ctx) is not None) == 1
-    if client is None:
-        unusable = {} if is_alone else _unusable(targets)
-        chosen = with_headers(ctx, given_targets(ctx, [text for text in targets if text not in unusable]), headers)
-    else:
-        chosen, unusable = _of_client(client)
-    if not chosen and not unusable:
+    unusable = {} if is_alone else _unusable(targets)
+    chosen = with_headers(ctx, given_targets(ctx, [text for text in targets if text not in unusable]), headers)
+    if client is None and not chosen and not unusable:
         raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
     if as_json and as_sarif:
         raise click.UsageError("--json and --sarif exclude each other", ctx)
     settings = _ServerSettings(timeout_seconds=timeout, pins=pins, prefix=prefix, is_alone=is_alone)
     with redirect_stdout():
-        subject = _subject(chosen, unusable, settings)
-        if client is not None:
-            subject = replace(subject, servers=tuple(_started_by(client, server) for server in subject.servers))
+        subject = _subject(chosen, unusable, settings) if client is None else _of_client(client, settings)
         findings = _findings(subject, [rule for rule, _ in rules], accepted)
     _write(findings, subject, as_json=as_json, as_sarif=as_sarif, shows_notes=notes)
     if client is not None and not (as_json or as_sarif):
@@ -161,18 +156,38 @@ def command(
     return FAILED if any(finding.rule.level != "note" for finding in findings) else 0
 
 
-def _of_client(client: Client) -> tuple[list[Target], dict[str, str]]:
-    """The configuration of a client; or, with the reason, that there is none."""
-    path = client.file().absolute()
-    if path.is_file():
-        return [ConfigTarget(path)], {}
-    if os.path.lexists(path):
-        return [], {str(path): "is not a regular file: move it away"}
-    return [], {str(path): f"there is no such file: {_INSTALL} --client {client.name} writes it"}
+def _of_client(client: Client, settings: _ServerSettings) -> Subject:
+    """Examine the configuration of a client."""
+    from bridge.doctor import subject as subjects  # noqa: PLC0415 - after usage errors
+
+    target = ConfigTarget(client.file().absolute())
+    if os.path.lexists(target.path) and not target.path.is_file():
+        return _subject([], {str(target.path): "is not a regular file: move it away"}, settings)
+    if (reason := _why_without_servers(client, target.path)) is not None:
+        item = subjects.Item(kind="target", name=_shown(target), source=_shown(target))
+        missing = reason, f"{_INSTALL} --client {client.name} adds one"
+        return subjects.Subject(targets=(subjects.Target(item=item, without_servers=missing),))
+    subject = _subject([target], {}, settings)
+    servers = (replace(server, client=client.title or "the client") for server in subject.servers)
+    return replace(subject, servers=tuple(servers))
 
 
-def _started_by(client: Client, server: Server) -> Server:
-    return replace(server, client=client.title or "the client")
+def _why_without_servers(client: Client, path: Path) -> str | None:
+    """Explain why a client has no servers; None if it has some, or its file cannot be read."""
+    from bridge.client.config.hosts import parse_document  # noqa: PLC0415 - after usage errors
+    from bridge.client.config.loading import load_entries  # noqa: PLC0415 - likewise
+
+    try:
+        text = path.read_text(encoding="utf-8-sig").strip()
+        document = parse_document(text, str(path)) if text else {}
+        servers = document.get(client.section) if isinstance(document, dict) else document
+        is_empty = servers is None if not isinstance(servers, dict) else not load_entries(path)
+    except FileNotFoundError:
+        return "there is no such file, and so no servers"
+    except (ConfigError, OSError, UnicodeDecodeError):
+        return None
+    is_read_anyway = client.title is None and bool(document)
+    return f"no servers yet under {client.section!r}" if is_empty and not is_read_anyway else None
 
 
 def _logs(client: Client, subject: Subject) -> Iterator[str]:

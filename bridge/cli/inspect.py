@@ -41,8 +41,9 @@ from bridge.cli.targets.target import (
     target_argument,
 )
 from bridge.errors import TargetError
-from bridge.hosting.process import hangup_signals, print_message, redirect_stdout, run_interruptible
+from bridge.hosting.process import print_message, redirect_stdout, run_interruptible
 from bridge.private_files import open_private
+from bridge.signals import hangup_signals
 
 if TYPE_CHECKING:
     import socket
@@ -169,7 +170,7 @@ def _adapted(configs: Iterable[ServerConfig], options: ServerOptions) -> list[Se
 
 def _entries(target: Target) -> dict[str, Any]:
     """Entries of a target's servers, as an ``mcp.json`` has them; values of headers are left to the environment."""
-    from bridge.cli.install.client_entries import client_entry  # noqa: PLC0415 - after usage errors
+    from bridge.cli.targets.client_entries import client_entry  # noqa: PLC0415 - after usage errors
     from bridge.client.config.loading import load_entries  # noqa: PLC0415 - as above
     from bridge.inspector.snippets import header_variable  # noqa: PLC0415 - as above
 
@@ -215,7 +216,7 @@ class _Configuration:
 
 def _configs(target: Target, *, is_alone: bool) -> list[ServerConfig]:
     """The servers of a target; a Python target is served over stdio."""
-    from bridge.cli.install.client_entries import serving_entry  # noqa: PLC0415 - after usage errors
+    from bridge.cli.targets.client_entries import serving_entry  # noqa: PLC0415 - after usage errors
     from bridge.cli.targets.servers import servers_of  # noqa: PLC0415 - as above
     from bridge.client.config.servers import ServerConfig  # noqa: PLC0415 - as above
     from bridge.client.transports.stdio import StdioTransport  # noqa: PLC0415 - as above

@@ -33,7 +33,19 @@ def target_unusable(subject: Subject) -> Iterator[Problem]:
     """
     for target in subject.targets:
         for problem in target.problems:
-            yield Problem(item=target.item, message=problem, remedy="correct it: nothing else in it was checked")
+            yield Problem(item=target.item, message=problem, remedy="resolve this: nothing else in it was checked")
+
+
+@rule("warning")
+def client_without_servers(subject: Subject) -> Iterator[Problem]:
+    """With `--client`, the configuration of the client has no servers, or does not exist.
+
+    Only servers under the key that the client reads count.
+    """
+    for target in subject.targets:
+        if target.without_servers is not None:
+            message, remedy = target.without_servers
+            yield Problem(item=target.item, message=message, remedy=remedy)
 
 
 @rule("error")
@@ -45,7 +57,10 @@ def server_misconfigured(subject: Subject) -> Iterator[Problem]:
     for server in subject.servers:
         for problem in server.config.transport.problems:
             yield Problem(
-                item=server.item, message=problem.message, remedy="correct the entry", where=problem.key or ""
+                item=server.item,
+                message=problem.message,
+                remedy="correct the entry, or set what it needs",
+                where=problem.key or "",
             )
 
 

@@ -177,6 +177,8 @@ class Target:
     """Reasons why it cannot be used."""
     warnings: tuple[str, ...] = ()
     """Warnings of its configuration."""
+    without_servers: tuple[str, str] | None = None
+    """Reason why an MCP client has no servers, and how to add one; None if it has some, or for another target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

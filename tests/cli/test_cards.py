@@ -115,6 +115,7 @@ def test_a_card_starts_no_program_and_gets_no_secret_of_the_environment(run: Run
         prefix = "BRIDGE_CARD_HTTP_127_0_0_1_"
         assert re.search(rf"{prefix}\d+__X__SECRET_KEY__[0-9a-f]{{8}}\b", refused.stderr)
         assert re.search(rf"{prefix}\d+__X__K__[0-9a-f]{{8}}\b", refused.stderr)
+        assert refused.stderr.count("is not set: set it in the environment") == 2, refused.stderr
 
 
 def test_a_server_is_served_without_a_card(run: Run) -> None:

@@ -278,7 +278,9 @@ def write_for_claude(home: Path, **servers: Any) -> Path:
 def test_why_a_client_does_not_see_a_server(run: Run, directory: Path, tmp_path: Path) -> None:
     missing = run("doctor", "--client", "claude-desktop")
     assert missing.returncode == 1
-    assert "there is no such file: bridge install tools.py --client claude-desktop writes it" in missing.stdout
+    assert (
+        "there is no such file, and so no servers\n  bridge install tools.py --client claude-desktop" in missing.stdout
+    )
     relative = forks.entry("-m", "bridge", "serve", "calculator.py")
     path = write_for_claude(tmp_path / "home", calc=relative, dead={"command": "no-such-program"})
     log = path.parent / "logs" / "mcp-server-dead.log"
@@ -308,6 +310,30 @@ def test_an_installed_server_has_no_findings(run: Run, tmp_path: Path, client: s
     rules = ("client-environment", "server-unreachable", "configuration-warning")
     done = run("doctor", "--client", client, *(word for rule in rules for word in ("--rule", rule)))
     assert (done.returncode, done.stdout.splitlines()[0].startswith("no findings")) == (0, True), done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux's locations")
+@pytest.mark.parametrize(
+    ("client", "file", "text", "key"),
+    [
+        ("codex", ".codex/config.toml", 'model = "x"\n', "mcp_servers"),
+        ("goose", ".config/goose/config.yaml", "GOOSE_MODEL: x\n", "extensions"),
+        ("goose", ".config/goose/config.yaml", "extensions: {developer: {type: builtin}}\n", "extensions"),
+        ("zed", ".config/zed/settings.json", '{"theme": "One"}', "context_servers"),
+        ("gemini-cli", ".gemini/settings.json", "", "mcpServers"),
+        ("claude-desktop", ".config/Claude/claude_desktop_config.json", '{"servers": {"a": {}}}', "mcpServers"),
+    ],
+)
+def test_a_client_without_servers_has_a_finding_with_its_own_key(
+    run: Run, tmp_path: Path, client: str, file: str, text: str, key: str
+) -> None:
+    path = tmp_path / "home" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    done = run("doctor", "--client", client)
+    finding, remedy, *_ = done.stdout.splitlines()
+    assert (done.returncode, finding) == (1, f"warning: target {str(path)!r}: no servers yet under {key!r}")
+    assert remedy == f"  bridge install tools.py --client {client} adds one"
 
 
 def test_a_client_is_in_place_of_a_target(run: Run) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.cli.install.client_entries import merged
 from bridge.cli.install.config_files import editor_of, set_entry
+from bridge.cli.targets.client_entries import merged
 from bridge.cli.targets.target import ConfigTarget, parse_target
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from bridge.cli.install.client_entries import client_entry, redacted
+from bridge.cli.targets.client_entries import client_entry, redacted
 from bridge.cli.targets.openapi import OpenApiOptions, given_openapi, openapi_options, operation_tools
 from bridge.cli.targets.target import (
     ConfigTarget,
@@ -80,6 +80,24 @@ def test_documents_are_told_apart_from_configurations(directory: Path, file: Pat
     assert parse_target("https://example.com/mcp") == UrlTarget("https://example.com/mcp")
     with pytest.raises(TargetError, match="there is no file"):
         parse_target("none.yaml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"extensions": {}\n',
+        "'extensions':\n  a: {}\n",
+        '{"mcpServers": {}}',
+        "\ufeffextensions: {}",
+        "a: b\nmcpServers: []",
+    ],
+)
+def test_a_yaml_file_with_servers_is_a_configuration(directory: Path, text: str) -> None:
+    path = directory / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert parse_target(str(path)) == ConfigTarget(path)
+    path.write_text("openapi: 3.1.0\ninfo:\n  extensions: {}\n", encoding="utf-8")
+    assert parse_target(str(path)) == OpenApiTarget(str(path))
 
 
 def test_only_a_document_whose_operations_are_not_chosen_asks_for_the_option(directory: Path, file: Path) -> None:

@@ -185,26 +185,6 @@ def test_a_file_that_fails_to_import_is_told_as_everywhere(run: Run, directory: 
     ]
 
 
-def test_a_start_loads_nothing_that_stdio_does_not_use(environment: dict[str, str], directory: Path) -> None:
-    (directory / "tools.py").write_text(
-        "import atexit, sys\nfrom bridge import tool\n@tool\ndef f() -> int:\n    return 1\n"
-        "@atexit.register\ndef loaded():\n"
-        "    print('loaded:', *sorted({'mcp', 'mcp_types', 'starlette', 'uvicorn', 'httpx2'} & {*sys.modules}))\n"
-    )
-    command = [sys.executable, "-m", "bridge", "serve", "tools.py"]
-    done = subprocess.run(
-        command,
-        cwd=directory,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-    )
-    assert (done.returncode, done.stderr.splitlines()[-1].rstrip()) == (0, "loaded:")
-
-
 def test_at_a_terminal_the_server_says_that_it_waits_and_how_to_try_it(directory: Path) -> None:
     terminal = Terminal("serve", "calculator.py", cwd=directory)
     terminal.until("waiting for an MCP client on standard input; Ctrl-C ends the server")

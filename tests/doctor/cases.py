@@ -69,6 +69,7 @@ VIOLATIONS: Mapping[str, tuple[Subject, ...]] = {
     "skill-asks-for-tools": (skill(**{"allowed-tools": "Bash"}),),
     "target-unusable": (Subject(targets=(Target(item=TARGET, problems=("not JSON",)),)),),
     "server-misconfigured": (server(UnusableTransport((ConfigProblem("is not set", "one", "url"),))),),
+    "client-without-servers": (Subject(targets=(Target(item=TARGET, without_servers=("none", "add one")),)),),
     "configuration-warning": (Subject(targets=(Target(item=TARGET, warnings=("unknown key",)),)),),
     "server-unreachable": (server(LOCAL, problem=ServerUnavailableError(DEFECT)),),
     "credential-refused": (server(url(), problem=ServerAuthError(DEFECT)),),

@@ -32,7 +32,7 @@ from bridge.errors import TargetError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.cli.install.client_entries import Entry
+    from bridge.cli.targets.client_entries import Entry
 
 _LOG_BYTES = 16 * 1024
 """Bytes at the end of a log that are read."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.install.client_entries import configuration, url_entry
 from bridge.cli.options import typed_options, usage_errors
 from bridge.cli.serve.check import report_check
 from bridge.cli.serve.options import name_of, server_of, serving_of, targets_of, warn_unused_options
 from bridge.cli.serve.telemetry_options import set_draining_source, telemetry_enabled
+from bridge.cli.targets.client_entries import configuration, url_entry
 from bridge.cli.targets.target import ConfigTarget, FileTarget, OpenApiTarget, split_targets
 from bridge.errors import DefinitionError, TargetError
 from bridge.hosting import reload, serve
@@ -67,7 +67,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     name = name_of(targets, options)
     local, _ = split_targets(targets)
     if inheritance is None:
-        warn_unused_options(ctx, options)
+        warn_unused_options(ctx, targets, options)
     if options.check:
         _serve_here(ctx, targets, options, auth, [], None)
         return

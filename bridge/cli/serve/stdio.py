@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from bridge.cli.install.client_entries import configuration, redacted, serving_entry
 from bridge.cli.options import typed_options
 from bridge.cli.serve.auth_options import AuthOptions
 from bridge.cli.serve.check import report_check
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
 from bridge.cli.serve.options import name_of, server_of, serving_of, targets_of, warn_unused_options
 from bridge.cli.serve.telemetry_options import telemetry_enabled
+from bridge.cli.targets.client_entries import configuration, redacted, serving_entry
 from bridge.cli.targets.target import CommandTarget, ConfigTarget, target_argument
 from bridge.hosting.process import print_message, print_unserved_routes
 from bridge.server.stdio.process import take_standard_streams
@@ -80,7 +80,7 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
     streams = take_standard_streams()  # before user code can print
     targets = targets_of(ctx, texts, options)
     _note_ignored(ctx, targets)
-    warn_unused_options(ctx, options)
+    warn_unused_options(ctx, targets, options)
     serving = serving_of(targets, options)
     name = name_of(targets, options, serving)
     arguments = [f"--name={options.name}"] if options.name else []

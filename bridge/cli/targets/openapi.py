@@ -149,7 +149,9 @@ def is_openapi_url(url: str) -> bool:
     return url.partition("#")[0].partition("?")[0].lower().endswith((".json", ".yaml", ".yml"))
 
 
-_SERVERS_IN_YAML = re.compile(rb"^(?:extensions|mcpServers)[ \t]*:", re.MULTILINE)
+_SERVERS_IN_YAML = re.compile(
+    rb"^(?:\xef\xbb\xbf)?(?:\{[ \t]*)?([\"']?)(?:extensions|mcpServers)\1[ \t]*:", re.MULTILINE
+)
 """Keys of the servers in configurations of Goose and Continue."""
 
 

@@ -109,7 +109,7 @@ def _described_by(target: UrlTarget, *, is_alone: bool) -> list[ServerConfig]:
         raise TargetError(f"{target.url}: {error}") from error
     if not entries:
         return []
-    found = parse_config({"mcpServers": entries}, source=target.url).servers.values()
+    found = parse_config({"mcpServers": entries}, source=target.url, is_editable=False).servers.values()
     return [replace(each, required=is_alone and len(entries) == 1) for each in found]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bridge.errors import ConfigError, ConfigProblem
@@ -116,10 +117,12 @@ def _plain(message: str) -> str:
 
 
 class JsonObject(dict[str, Any]):
-    """Object that records keys that were repeated in the text; the last value is kept."""
+    """Object that records keys that were repeated in the text, of which the last value is kept, or translated."""
 
     repeated: tuple[str, ...] = ()
     """The repeated keys, each once."""
+    translated: Mapping[str, str] = MappingProxyType({})
+    """Keys of a host by the keys, or paths such as ``headers.X``, that they were translated to, also absent ones."""
 
 
 def parse_jsonc(text: str, source: str) -> Any:
@@ -150,9 +153,19 @@ def blank_comments(text: str) -> str:
     return _TRAILING_COMMA.sub(_blanked, _COMMENT.sub(_blanked, text))
 
 
+def comments(text: str) -> list[str]:
+    """Comments of a text in their order."""
+    return [found[0] for found in _COMMENT.finditer(text) if found["kept"] is None]
+
+
 def repeated_keys(value: Any) -> tuple[str, ...]:
     """Keys that were repeated in the text of an object; empty if unknown."""
     return value.repeated if isinstance(value, JsonObject) else ()
+
+
+def translated_keys(value: Any) -> Mapping[str, str]:
+    """Keys of a host by those that they were translated to; empty for an entry of another one."""
+    return value.translated if isinstance(value, JsonObject) else {}
 
 
 def _blanked(match: re.Match[str]) -> str:

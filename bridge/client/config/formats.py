@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic.alias_generators import to_camel
 
-from bridge.client.config.document import json_type_name, repeated_keys
+from bridge.client.config.document import json_type_name, repeated_keys, translated_keys
 from bridge.client.config.schema import KEYS, normalize_auth
 from bridge.client.config.server_json import entry_of, is_server_json
 from bridge.client.config.servers import Prefixing, ToolListing
@@ -228,6 +228,8 @@ class NormalizedEntry:
     """Original spelling of each key."""
     meant: Mapping[str, str]
     """Closest known key for each unknown key."""
+    translated: Mapping[str, str]
+    """Keys of a host; see `bridge.client.config.document.JsonObject`."""
 
 
 def canonical_key(key: str) -> str | None:
@@ -249,24 +251,26 @@ def normalize_entry(name: str, raw: Mapping[str, Any], diagnostics: Diagnostics)
     values: dict[str, Any] = {}
     written: dict[str, str] = {}
     meant: dict[str, str] = {}
+    translated = translated_keys(raw)
+    known = [*(translated.get(key, key) for key in KEYS), *_KEY_SPELLINGS]
     for key, value in raw.items():
-        canonical = canonical_key(str(key))
+        canonical, own = canonical_key(str(key)), translated.get(key, str(key))
         if canonical is None:
-            if (near := closest_key(str(key), (*KEYS, *_KEY_SPELLINGS))) is not None:
-                meant[str(key)] = near
+            if (near := closest_key(own, known)) is not None:
+                meant[own] = near
             suggestion = f"; did you mean {near!r}?" if near is not None else ""
-            diagnostics.warning(f"unknown, ignored{suggestion}", server=name, key=str(key))
+            diagnostics.warning(f"unknown, ignored{suggestion}", server=name, key=own)
         elif value is not None:
             normalized = _canonical_value(canonical, str(key), value)
             if canonical == "auth":
-                normalized = normalize_auth(name, str(key), normalized, diagnostics)
+                normalized = normalize_auth(name, own, normalized, diagnostics)
             if canonical in values and values[canonical] != normalized:
-                diagnostics.problem(f"contradicts {written[canonical]!r}: keep one of them", server=name, key=str(key))
+                diagnostics.problem(f"contradicts {written[canonical]!r}: keep one of them", server=name, key=own)
             values[canonical] = normalized
-            written.setdefault(canonical, str(key))
+            written.setdefault(canonical, own)
     if written.get("url") == "httpUrl" and "type" not in values:
         values["type"], written["type"] = "http", "httpUrl"
-    return NormalizedEntry(values, written, meant)
+    return NormalizedEntry(values, written, meant, translated)
 
 
 def _canonical_value(canonical: str, key: str, value: Any) -> Any:

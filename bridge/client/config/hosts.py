@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from bridge.client.config.document import JsonObject, parse_jsonc
+from bridge.client.config.document import JsonObject, json_type_name, parse_jsonc, repeated_keys
 from bridge.errors import ConfigError, ConfigProblem, DefinitionError
 from bridge.yaml_reader import read_yaml
 
@@ -33,28 +33,38 @@ _CODEX_OWN = frozenset(
     {"env_vars", "startup_timeout_ms", "default_tools_approval_mode", "supports_parallel_tool_calls", "tools"}
     | {"scopes", "oauth_resource", "experimental_environment"}
 )
-_GOOSE = {"cmd": "command", "envs": "env", "uri": "url"}
+_GOOSE = {"cmd": "command", "envs": "env", "uri": "url", "available_tools": "include"}
 _GOOSE_TYPES = frozenset({"stdio", "streamable_http", "sse"})
-_GOOSE_OWN = frozenset({"name", "description", "display_name", "bundled", "env_keys", "available_tools", "version"})
+_GOOSE_OWN = frozenset({"name", "description", "display_name", "bundled", "env_keys", "version"})
 _ZED_OWN = frozenset({"source", "settings", "remote"})
 
 
 def read_document(text: str, source: str) -> Any:
-    """Parse a configuration: JSON with comments, or TOML or YAML by the suffix of the file.
+    """Parse a configuration in the format of its file, and return what it has in the form of ``mcpServers``.
 
     Raises:
         ConfigError: The text is not in this format.
         MissingExtraError: It is YAML, and ``pyyaml`` is not installed.
     """
+    document = parse_document(text, source)
     match PurePath(source).suffix.lower():
         case ".toml":
-            return _of_host(document := _toml(text, source), "mcp_servers", _codex) or _of_toml(document, source)
+            return _of_host(document, "mcp_servers", source, _codex) or _of_toml(source)
         case ".yaml" | ".yml":
-            document = _yaml(text, source)
-            return _of_host(document, "extensions", _goose) or _of_list(document) or document
+            return _of_host(document, "extensions", source, _goose) or _of_list(document) or document
         case _:
-            document = parse_jsonc(text, source)
-            return _of_host(document, "context_servers", _zed) or _of_settings(document, source) or document
+            return _of_host(document, "context_servers", source, _zed) or _of_settings(document, source) or document
+
+
+def parse_document(text: str, source: str) -> Any:
+    """Parse JSON with comments, or TOML or YAML by the suffix of the file; raises as `read_document`."""
+    match PurePath(source).suffix.lower():
+        case ".toml":
+            return _toml(text, source)
+        case ".yaml" | ".yml":
+            return _yaml(text, source)
+        case _:
+            return parse_jsonc(text, source)
 
 
 def _toml(text: str, source: str) -> Any:
@@ -71,24 +81,33 @@ def _yaml(text: str, source: str) -> Any:
         raise ConfigError(source, [ConfigProblem(str(error).removeprefix(f"{source} "))]) from error
 
 
-def _of_host(document: Any, key: str, entry_of: Callable[[Mapping[str, Any]], Entry | None]) -> Entry | None:
-    """Return the servers of a host without its other settings; None if it has no object of servers under the key."""
-    servers = document.get(key) if isinstance(document, Mapping) else None
-    if not isinstance(servers, Mapping):
+def _of_host(
+    document: Any, key: str, source: str, entry_of: Callable[[Mapping[str, Any]], Entry | None]
+) -> Entry | None:
+    """Return the servers of a host without its other settings; None if it has no servers under the key.
+
+    Raises:
+        ConfigError: The value under the key is no object.
+    """
+    if not isinstance(document, Mapping) or key not in document or "mcpServers" in document:
         return None
+    servers = {} if document[key] is None else document[key]
+    if not isinstance(servers, Mapping):
+        message = f"must be an object of servers by name, not {json_type_name(servers)}"
+        raise ConfigError(source, [ConfigProblem(message, key=key)])
     read = {str(name): entry_of(entry) if isinstance(entry, Mapping) else entry for name, entry in servers.items()}
     return {"mcpServers": {name: entry for name, entry in read.items() if entry is not None}}
 
 
-def _of_toml(document: Any, source: str) -> Entry:
+def _of_toml(source: str) -> Entry:
     """Return the configuration of a file without a table of servers.
 
     Raises:
         ConfigError: It is no configuration of Codex.
     """
-    if "mcp_servers" not in document and PurePath(source).name.lower() != "config.toml":
+    if PurePath(source).name.lower() != "config.toml":
         raise ConfigError(source, [ConfigProblem("not a configuration: it has no [mcp_servers]")])
-    return {"mcpServers": document.get("mcp_servers", {})}
+    return {"mcpServers": {}}
 
 
 def _of_list(document: Any) -> Entry | None:
@@ -124,34 +143,55 @@ def _of_settings(document: Any, source: str) -> JsonObject | None:
 
 
 def _codex(entry: Mapping[str, Any]) -> Entry:
-    read = {_CODEX.get(key, key): value for key, value in entry.items() if key not in _CODEX_OWN}
+    read = _translated(entry, _CODEX, _CODEX_OWN)
     given, referring = read.get("headers") or {}, read.get("env_http_headers") or {}
-    for value in (given, referring):
+    keys = dict(read.translated)
+    read.translated = keys
+    read.pop("env_http_headers", None)
+    for key, value in (("http_headers", given), ("env_http_headers", referring)):
         if not isinstance(value, Mapping):
-            return read | {"headers": value}
+            keys["headers"] = key
+            read["headers"] = value
+            return read
     headers = dict(given)
     if (token := read.pop("bearer_token_env_var", None)) is not None:
         headers["Authorization"] = f"Bearer ${{{token}}}"
+        keys["headers.Authorization"] = "bearer_token_env_var"
     headers |= {name: f"${{{variable}}}" for name, variable in referring.items()}
-    read.pop("env_http_headers", None)
-    return read | ({"headers": headers} if headers else {})
+    keys |= {f"headers.{name}": f"env_http_headers.{name}" for name in referring}
+    if headers:
+        read["headers"] = headers
+    return read
 
 
 def _goose(entry: Mapping[str, Any]) -> Entry | None:
     if isinstance(kind := entry.get("type"), str | None) and kind not in _GOOSE_TYPES:
         return None
-    read = {_GOOSE.get(key, key): value for key, value in entry.items() if key not in _GOOSE_OWN}
-    tools = entry.get("available_tools")
-    return read | ({"include": tools} if tools else {})
+    tools = {"available_tools"} if not entry.get("available_tools") else set()
+    return _translated(entry, _GOOSE, _GOOSE_OWN | tools)
 
 
 def _zed(entry: Mapping[str, Any]) -> Entry | None:
     if not {"command", "url"} & entry.keys():
         return None
-    read = _without(entry, _ZED_OWN)
-    command = read.get("command")
+    command = entry.get("command")
     if isinstance(command, Mapping):  # of versions before 2025-09
-        read |= {"command": command.get("path"), **_without(command, {"path"})}
+        entry = {**entry, "command": command.get("path"), **_without(command, {"path"})}
+        keys = {f"command.{key}": "command" if key == "path" else key for key in ("path", "args", "env")}
+        return _translated(entry, {}, _ZED_OWN, {own: key for key, own in keys.items()})
+    return _translated(entry, {}, _ZED_OWN)
+
+
+def _translated(
+    entry: Mapping[str, Any],
+    keys: Mapping[str, str],
+    own: frozenset[str],
+    written: Mapping[str, str] | None = None,
+) -> JsonObject:
+    """Translate the keys of an entry, without those that are the host's own; what it has written is recorded."""
+    read = JsonObject((keys.get(key, key), value) for key, value in entry.items() if key not in own)
+    read.repeated = repeated_keys(entry)
+    read.translated = {ours: key for key, ours in keys.items() if ours not in entry} if written is None else written
     return read
 
 

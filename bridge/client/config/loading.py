@@ -29,6 +29,7 @@ from bridge.client.config.formats import (
 from bridge.client.config.hosts import read_document
 from bridge.client.config.profiles import read_profiles
 from bridge.client.config.schema import ServerEntry
+from bridge.client.config.server_json import is_server_json
 from bridge.client.config.servers import DEFAULT_MAX_CALL_SECONDS, Prefixing, ServerConfig, ServersConfig
 from bridge.client.config.variables import EntryReader, Inputs, InputSource, Variables
 from bridge.client.pins import PinMode, ServerPins, load_pins
@@ -86,7 +87,13 @@ def load_config(
         document = read_document(_read_text(source), source)
     folder = Path(workspace_folder) if workspace_folder is not None else _folder_of(Path(source))
     config = parse_config(
-        document, environ=environ, inputs=inputs, workspace_folder=folder, source=source, reads_pins=reads_pins
+        document,
+        environ=environ,
+        inputs=inputs,
+        workspace_folder=folder,
+        source=source,
+        reads_pins=reads_pins,
+        is_editable=not is_bundle(source),
     )
     servers = {
         name: replace(server, transport=server.transport.with_login_target(f"{source}#{name}"))
@@ -133,6 +140,7 @@ def parse_config(
     workspace_folder: str | os.PathLike[str] | None = None,
     source: str = "configuration",
     reads_pins: bool = True,
+    is_editable: bool = True,
 ) -> ServersConfig:
     """Parse a server configuration from JSON data.
 
@@ -144,6 +152,7 @@ def parse_config(
             current folder.
         source: Name of the data in errors and warnings.
         reads_pins: As for `load_config`.
+        is_editable: False for data that another computer describes, for messages.
 
     Returns:
         The servers. Warnings are also logged.
@@ -157,7 +166,9 @@ def parse_config(
     of_the_file = tuple(diagnostics.problems)
     variables_of = os.environ if environ is None else environ
     folder = Path(workspace_folder or ".").absolute()
-    variables = Variables(variables_of, folder, Inputs(root.inputs, inputs, variables_of))
+    variables = Variables(
+        variables_of, folder, Inputs(root.inputs, inputs, variables_of), is_editable and not is_server_json(document)
+    )
     locks = LockFiles(root.pinning, variables, diagnostics, are_read=reads_pins)
     disabled = tuple(name for name, raw in root.servers.items() if isinstance(raw, Mapping) and is_disabled(raw))
     enabled = {name: raw for name, raw in root.servers.items() if name not in disabled}
@@ -225,7 +236,7 @@ def _usable_server(
     except ValidationError as error:
         diagnostics.invalid(error, server=name, written=normalized.written)
         return None
-    reader = EntryReader(name, variables, normalized.written, diagnostics)
+    reader = EntryReader(name, variables, normalized.written, diagnostics, normalized.translated)
     if (transport := _transport_of(entry, normalized.meant, reader)) is None:
         return None
     _check_seconds(entry, reader)
@@ -287,13 +298,15 @@ def _transport_of(entry: ServerEntry, meant: Mapping[str, str], reader: EntryRea
     if len(given) > 1:
         reader.problem(f"has both {' and '.join(map(repr, keys))}: keep one")
     elif not given:
-        addresses = {transport.address_key for transport in TRANSPORTS}
-        slips = [key for key, near in meant.items() if canonical_key(near) in addresses]
+        program, url = (reader.spelled(transport.address_key) for transport in TRANSPORTS)
+        slips = [key for key, near in meant.items() if near in {program, url} or canonical_key(near) == "url"]
         hint = f"; did you mean {meant[slips[0]]!r} by {slips[0]!r}?" if slips else ""
-        reader.problem(f"has neither 'command' (a program to start) nor 'url' (a server to connect to){hint}")
+        reader.problem(f"has neither {program!r} (a program to start) nor {url!r} (a server to connect to){hint}")
     elif wanted not in {None, given[0]}:
         assert wanted is not None
-        reader.problem(f"is {entry.type!r}, which needs a {wanted.address_key!r}, not a {keys[0]!r}", "type")
+        reader.problem(
+            f"is {entry.type!r}, which needs a {reader.spelled(wanted.address_key)!r}, not a {keys[0]!r}", "type"
+        )
     else:
         return given[0]
     return None
@@ -311,8 +324,7 @@ def _check_seconds(entry: ServerEntry, reader: EntryReader) -> None:
             meant = f"if milliseconds were meant, write {seconds / 1000:g}"
             reader.warning(f"{seconds:g} is in seconds here; {meant}", key)
     if entry.timeout is not None and entry.max_call_seconds is not None and entry.max_call_seconds < entry.timeout:
-        message = "is shorter than 'timeout', which would have no effect"
-        reader.diagnostics.problem(message, server=reader.server, key="maxCallSeconds")
+        reader.problem(f"is shorter than {reader.spelled('timeout')!r}, which would have no effect", "maxCallSeconds")
 
 
 def _protocol(entry: ServerEntry, reader: EntryReader) -> ProtocolPin:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -66,6 +66,8 @@ class Variables:
     """The configuration's folder."""
     inputs: Inputs
     """Values from the user."""
+    are_editable: bool = True
+    """False if the user cannot change the references, but only the variables."""
 
     def expand(self, text: str) -> Expanded:
         """Expand the references of a text.
@@ -134,7 +136,8 @@ class Variables:
         if match["rest"] is not None and not value:
             value = match["default"]
         if value is None:
-            raise ExpansionError([f"the variable {name!r} is not set: set it, or write ${{{name}:-default}}"])
+            remedy = f"set it, or write ${{{name}:-default}}" if self.are_editable else "set it in the environment"
+            raise ExpansionError([f"the variable {name!r} is not set: {remedy}"])
         return Expanded(value, value) if name in _PUBLIC_VARIABLES else Expanded(value, f"${{{name}}}", (value,))
 
 
@@ -154,11 +157,16 @@ class EntryReader:
     """Original spelling of each key."""
     diagnostics: Diagnostics
     """Collects problems."""
+    translated: Mapping[str, str] = field(default_factory=dict)
+    """Keys of a host; see `bridge.client.config.document.JsonObject`."""
 
     def expand(self, text: str, key: str, place: str = "") -> Expanded:
         """Expand a text's references; empty after a problem was reported."""
+        variables = self.variables
+        if key + place in self.translated and place:  # the host has the name of a variable, without a reference
+            variables = replace(variables, are_editable=False)
         try:
-            expanded = self.variables.expand(text)
+            expanded = variables.expand(text)
         except ExpansionError as error:
             for message in error.messages:
                 self.problem(message, key, place)
@@ -187,12 +195,17 @@ class EntryReader:
 
     def problem(self, message: str, key: str | None = None, place: str = "") -> None:
         """Report a problem of a key, or of the whole entry."""
-        written = None if key is None else self.written.get(key, key) + place
+        written = None if key is None else self.spelled(key, place)
         self.diagnostics.problem(message, server=self.server, key=written)
 
     def warning(self, message: str, key: str, place: str = "") -> None:
         """Report a warning."""
-        self.diagnostics.warning(message, server=self.server, key=self.written.get(key, key) + place)
+        self.diagnostics.warning(message, server=self.server, key=self.spelled(key, place))
+
+    def spelled(self, key: str, place: str = "") -> str:
+        """Path in the file of a key, and of a place in its value; for an absent key as the host spells it."""
+        whole = self.translated.get(key + place)
+        return whole or self.written.get(key, key) + place
 
 
 def _is_encodable(text: str) -> bool:

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, 
 
 import anyio
 
+from bridge.errors import ServerAuthError
 from bridge.tools.annotated_checks import check_fields
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from bridge.errors import ServerError
+    from anyio.abc import TaskStatus
+
+    from bridge.errors import ServerError, ServerUnavailableError
     from bridge.protocol.negotiation import Agreement
     from bridge.protocol.peer import PendingRequest
     from bridge.types import Feature, Json
@@ -65,6 +68,29 @@ class ConnectionState(Enum):
     """The server demands credentials; the next call tries again."""
     FAILED = "failed"
     """Never ready so far, or lost for a permanent reason. The next call tries again."""
+
+    @classmethod
+    def after(cls, error: ServerError, *, was_ready: bool) -> ConnectionState:
+        """Return the state of a connection after a failure."""
+        if isinstance(error, ServerAuthError):
+            return cls.NEEDS_AUTH
+        return cls.DEGRADED if was_ready and not error.failure.is_permanent else cls.FAILED
+
+
+class SessionEnd:
+    """Reason of a session's end, and the next session that waits for it."""
+
+    def __init__(self, waiting: TaskStatus[ServerUnavailableError]) -> None:
+        self.error: ServerUnavailableError | None = None
+        """The reason; None before the end."""
+        self.is_reported = False
+        """True if the next session may be opened."""
+        self._waiting = waiting
+
+    def report(self, error: ServerUnavailableError) -> None:
+        """Let the next session be opened."""
+        self.is_reported = True
+        self._waiting.started(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

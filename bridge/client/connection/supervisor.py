@@ -11,6 +11,7 @@ the last of them; the next session is opened meanwhile.
 from __future__ import annotations
 
 import logging
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio
@@ -22,13 +23,14 @@ from bridge.client.connection.listing import list_again
 from bridge.client.connection.processes import CIRCUIT_FAILURES, Circuit, no_start
 from bridge.client.connection.running_call import Deadlines
 from bridge.client.connection.session import Session
-from bridge.client.connection.status import ConnectionState
+from bridge.client.connection.status import ConnectionState, SessionEnd
 from bridge.client.connection.subscriptions import ChangeReceiver
 from bridge.client.connection.task_notifications import TaskNotifications
-from bridge.errors import ServerAuthError
 from bridge.telemetry import current
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     import httpx2
     from anyio.abc import TaskGroup, TaskStatus
 
@@ -224,7 +226,7 @@ class Supervisor:
                 if self.error is None or error.failure.reason != self.error.failure.reason:
                     _logger.info("cannot reach the server %r: %s", self.config.name, error.failure.reason)
             self.error = error
-            self.events.change_state(_state_after(error, was_ready=self.connects > 0), error)
+            self.events.change_state(ConnectionState.after(error, was_ready=self.connects > 0), error)
             self._notify()
             if await self._pause(failures, error):
                 failures = 0
@@ -269,60 +271,71 @@ class Supervisor:
     async def _run_session(self, session: Session, *, task_status: TaskStatus[ServerUnavailableError]) -> None:
         """Open a session, serve it until it ends, and close it.
 
-        Running calls of an HTTP session continue after it has ended, and it is closed after the last of them: the
-        server may still complete requests that it has accepted. `task_status` gets the reason of the end, or of the
-        failed start, as soon as the next session may be opened.
+        `task_status` gets the reason of the end, or of the failed start, as soon as the next session may be opened.
         """
-        lost: ServerUnavailableError | None = None
-        is_reported = False
-        end_start = no_start
+        end = SessionEnd(task_status)
         scope = self._connecting = anyio.CancelScope()
         try:
             with scope:
-                if self.config.transport.is_process:
-                    end_start = await self._starts.acquire()
-                scope.deadline = anyio.current_time() + self.config.connect_timeout_seconds
-                last_kind = self.last.link.kind if self.last is not None else None
-                async with open_session(
-                    session,
-                    self.config,
-                    self.handlers,
-                    auth=self._auth,
-                    last_kind=last_kind,
-                    last_era=self._last_era,
-                ):
-                    receiver = await self._ready(session)
-                    end_start()
-                    scope.deadline = float("inf")
-                    self._connecting = None
-                    try:
-                        await self._serve(session, receiver)
-                        lost = self._lost(session)
-                        if session.has_calls and session.link.finishes_calls and not self._stopping.is_set():
-                            task_status.started(lost)
-                            is_reported = True
-                            self._finishing.add(session)
-                            await session.left.wait()
-                    finally:
-                        self._finishing.discard(session)
-                        lost = self._lost(session) if lost is None else lost
-                        is_meant = self._is_unused or self._stopping.is_set()
-                        seconds = CLOSE_SECONDS if is_meant else _LOST_SECONDS
-                        scope.deadline = anyio.current_time() + seconds
+                async with self._opened(session, scope) as receiver:
+                    await self._serve_to_end(session, receiver, end, scope)
         except Exception as error:  # noqa: BLE001 - translated; the connection is retried after any error
-            if lost is None:
-                await self._settle(session)
-                if self._last_era == "handshake" or is_refusal(error):
-                    self._last_era = None  # the server may be another one now
-                lost = self.failures.unavailable(error, session)
-            elif session.reason is None:
-                lost = self.failures.lost(session, error)
+            end.error = await self._failure(session, error, end.error)
+        if not end.is_reported:
+            self._connecting = self.session = None
+            end.report(self.failures.too_slow(session) if end.error is None else end.error)
+
+    @asynccontextmanager
+    async def _opened(self, session: Session, scope: anyio.CancelScope) -> AsyncIterator[ChangeReceiver]:
+        """Open a session, before the scope's deadline, which is removed then."""
+        end_start = await self._starts.acquire() if self.config.transport.is_process else no_start
+        try:
+            scope.deadline = anyio.current_time() + self.config.connect_timeout_seconds
+            last_kind = self.last.link.kind if self.last is not None else None
+            opening = open_session(
+                session, self.config, self.handlers, auth=self._auth, last_kind=last_kind, last_era=self._last_era
+            )
+            async with opening:
+                receiver = await self._ready(session)
+                end_start()
+                scope.deadline = float("inf")
+                self._connecting = None
+                yield receiver
         finally:
             end_start()
-        if not is_reported:
-            self._connecting = None
-            self.session = None
-            task_status.started(self.failures.too_slow(session) if lost is None else lost)
+
+    async def _serve_to_end(
+        self, session: Session, receiver: ChangeReceiver, end: SessionEnd, scope: anyio.CancelScope
+    ) -> None:
+        """Serve a session until it ends, and limit the time of its shutdown.
+
+        Running calls of an HTTP session continue after it has ended, and it is closed after the last of them: the
+        server may still complete requests that it has accepted.
+        """
+        try:
+            await self._serve(session, receiver)
+            end.error = self._lost(session)
+            if session.has_calls and session.link.finishes_calls and not self._stopping.is_set():
+                end.report(end.error)
+                self._finishing.add(session)
+                await session.left.wait()
+        finally:
+            self._finishing.discard(session)
+            if end.error is None:
+                end.error = self._lost(session)
+            is_meant = self._is_unused or self._stopping.is_set()
+            scope.deadline = anyio.current_time() + (CLOSE_SECONDS if is_meant else _LOST_SECONDS)
+
+    async def _failure(
+        self, session: Session, error: Exception, end: ServerUnavailableError | None
+    ) -> ServerUnavailableError:
+        """Translate what a session raised, before or after its end."""
+        if end is not None:
+            return self.failures.lost(session, error) if session.reason is None else end
+        await self._settle(session)
+        if self._last_era == "handshake" or is_refusal(error):
+            self._last_era = None  # the server may be another one now
+        return self.failures.unavailable(error, session)
 
     async def _ready(self, session: Session) -> ChangeReceiver:
         if self.connects or self.definitions:
@@ -374,17 +387,10 @@ class Supervisor:
             observer.disconnected(session.labels, seconds, type(error).__name__ if is_lost else None)
         if not (self._is_unused or self._stopping.is_set()):
             _logger.info("lost the server %r: %s", self.config.name, error.failure.reason)
-            self.events.change_state(_state_after(error, was_ready=True), error)
+            self.events.change_state(ConnectionState.after(error, was_ready=True), error)
         return error
 
     async def _settle(self, session: Session) -> None:
         """Wait briefly for the exit code of an ended child."""
         if not self._stopping.is_set():
             await session.link.settle(_SETTLE_SECONDS)
-
-
-def _state_after(error: ServerUnavailableError, *, was_ready: bool) -> ConnectionState:
-    if isinstance(error, ServerAuthError):
-        return ConnectionState.NEEDS_AUTH
-    may_recover = was_ready and not error.failure.is_permanent
-    return ConnectionState.DEGRADED if may_recover else ConnectionState.FAILED

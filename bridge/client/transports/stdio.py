@@ -72,7 +72,7 @@ class StdioTransport(Transport):
         """Create the transport of an entry with a ``command``."""
         command = reader.expand(entry.command or "", "command")
         if not command.value.strip() and not command.is_missing:
-            reader.problem("is empty: give the program to start, or a 'url'", "command")
+            reader.problem(f"is empty: give the program to start, or a {reader.spelled('url')!r}", "command")
         args = [reader.expand(arg, "args", f"[{index}]") for index, arg in enumerate(entry.args or ())]
         cwd = None if entry.cwd is None else reader.path(entry.cwd, "cwd").value
         if _is_in_workspace_only(command.value, cwd, reader.variables.workspace_folder):

@@ -106,7 +106,7 @@ def test_zed(tmp_path: Path) -> None:
     ("name", "text", "reason"),
     [
         ("config.toml", "a = [", "config.toml: not TOML: "),
-        ("config.yaml", "a: [", "config.yaml: is neither JSON nor YAML: "),
+        ("config.yaml", "a: [", "config.yaml: is not YAML: "),
         ("config.toml", "[mcp_servers.a]\ncomand = 'x'\n", "did you mean 'command' by 'comand'"),
     ],
 )
@@ -131,11 +131,15 @@ def test_yaml_without_its_package_names_the_extra(tmp_path: Path, monkeypatch: p
     ("name", "text", "problem"),
     [
         ("config.toml", "[mcp_servers]\nbad = 3\ngood = {command = 'x'}\n", "must be an object with a 'command'"),
-        ("config.toml", "[mcp_servers]\ngood.command = 'x'\nbad = {url = 'http://h', http_headers = 3}\n", "'headers'"),
+        (
+            "config.toml",
+            "[mcp_servers]\ngood.command = 'x'\nbad = {url = 'http://h', http_headers = 3}\n",
+            "'http_headers'",
+        ),
         (
             "c.toml",
             "[mcp_servers]\ngood.command='x'\nbad = {url = 'u:', env_http_headers = ['a']}\n",
-            "'headers'",
+            "'env_http_headers'",
         ),
         ("config.yaml", "extensions: {bad: {type: [stdio], cmd: x}, good: {type: stdio, cmd: x}}\n", "'type'"),
         ("config.yaml", "mcpServers: [{uses: a/b}, {name: bad, command: 3}, {name: good, command: x}]\n", "'command'"),
@@ -146,6 +150,76 @@ def test_an_odd_entry_is_named_and_the_others_are_served(tmp_path: Path, name: s
     assert sorted(config.servers) == ["bad", "good"]
     assert problem in str(config.servers["bad"].transport.problems[0])
     assert not config.servers["good"].transport.problems
+
+
+def test_problems_name_the_keys_of_the_host(tmp_path: Path) -> None:
+    """Codex and Goose have other names for what `mcp.json` has."""
+
+    def problems(name: str, text: str) -> list[str]:
+        with pytest.raises(ConfigError) as caught:
+            read(tmp_path, name, text)
+        return sorted(f"{problem.key}: {problem.message}" for problem in caught.value.problems)
+
+    codex = """
+        [mcp_servers.a]
+        command = "x"
+        tool_timeout_sec = "soon"
+        startup_timeout_sec = -1
+        [mcp_servers.b]
+        url = "https://h"
+        bearer_token_env_var = "UNSET"
+        http_headers = {X = "${UNSET}"}
+        env_http_headers = {Z = "UNSET"}
+        [mcp_servers.c]
+        startup_timeout_sec = 5
+    """
+    assert problems("config.toml", codex) == [
+        "None: has neither 'command' (a program to start) nor 'url' (a server to connect to)",
+        "bearer_token_env_var: the variable 'UNSET' is not set: set it in the environment",
+        "env_http_headers.Z: the variable 'UNSET' is not set: set it in the environment",
+        "http_headers.X: the variable 'UNSET' is not set: set it, or write ${UNSET:-default}",
+        "startup_timeout_sec: must be greater than 0",
+        "tool_timeout_sec: must be a number",
+    ]
+    goose = """
+        extensions:
+          a: {type: stdio}
+          b: {type: stdio, cmd: 3, uri: x}
+          c: {type: stdio, cmd: x, envs: {A: "${UNSET}"}}
+          d: {type: sse, cmd: x}
+          e: {type: stdio, cmd: x, available_tools: add}
+    """
+    assert problems("config.yaml", goose) == [
+        "None: has neither 'cmd' (a program to start) nor 'uri' (a server to connect to)",
+        'available_tools: must be a list, such as ["one", "two"]',
+        "cmd: must be text",
+        "envs.A: the variable 'UNSET' is not set: set it, or write ${UNSET:-default}",
+        "type: is 'sse', which needs a 'uri', not a 'cmd'",
+    ]
+    assert problems("settings.json", '{"context_servers": {"a": {"command": {"path": "", "args": ["${UNSET}"]}}}}') == [
+        "command.args[0]: the variable 'UNSET' is not set: set it, or write ${UNSET:-default}",
+        "command.path: is empty: give the program to start, or a 'url'",
+    ]
+
+
+def test_misspelled_keys_are_compared_with_those_of_the_host(tmp_path: Path) -> None:
+    codex = "[mcp_servers.a]\ncommand = 'x'\nstartup_timeout_secs = 5\n"
+    assert "did you mean 'startup_timeout_sec'?" in read(tmp_path, "config.toml", codex).warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("config.toml", "mcp_servers = 3\n", "'mcp_servers': must be an object of servers by name, not a number"),
+        ("config.yaml", "extensions: [a]\n", "'extensions': must be an object of servers by name, not a list"),
+        ("settings.json", '{"context_servers": 3}', "'context_servers': must be an object of servers"),
+    ],
+)
+def test_servers_that_are_no_object_are_named_by_the_key_of_the_host(
+    tmp_path: Path, name: str, text: str, problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        read(tmp_path, name, text)
 
 
 def test_a_repeated_name_of_a_list_is_a_problem(tmp_path: Path) -> None:

@@ -181,6 +181,14 @@ def test_server_json_and_cards_are_configurations(tmp_path: Path, monkeypatch: p
         load_config(path)
 
 
+def test_a_description_is_not_edited_to_give_a_variable(tmp_path: Path) -> None:
+    given = package("pypi", "weather-mcp", environmentVariables=[{"name": "WEATHER_KEY", "isRequired": True}])
+    path = tmp_path / "server.json"
+    path.write_text(json.dumps(described(packages=[given])), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"the variable 'WEATHER_KEY' is not set: set it in the environment$"):
+        load_config(path, environ={})
+
+
 def test_other_documents_are_no_descriptions() -> None:
     others: tuple[Any, ...] = ({"mcpServers": {}}, {"$schema": "https://example.com/server.schema.json"}, [], None)
     for document in others:
