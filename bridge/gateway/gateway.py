@@ -22,7 +22,7 @@ from bridge.errors import DefinitionError
 from bridge.events.source import CombinedEvents
 from bridge.gateway.caller_features import ConnectExecutor, GatewayCallerFeatures
 from bridge.gateway.extensions import ForwardedExtensions, GatewayExtensions
-from bridge.gateway.features import GatewayResources, merged, missing_notice
+from bridge.gateway.features import GatewayResources, merged, missing_notice, require_listed, warn_of_missing
 from bridge.gateway.forwarded_headers import forwarded_headers
 from bridge.gateway.handlers import proxy_handlers
 from bridge.gateway.proxy import ProxyExecutor, ProxyReader, ProxyRenderer
@@ -33,12 +33,11 @@ from bridge.server.caller_features import CallerView
 from bridge.server.features import Features
 from bridge.server.start import Start
 from bridge.skills.source import CombinedSkills
-from bridge.text import clip
 from bridge.tools.annotated_checks import checked
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     import httpx2
@@ -65,8 +64,6 @@ START_SECONDS = 10.0
 """Default time to wait for servers on start, in seconds. Tools of slower servers are added later."""
 EARLY_SECONDS = 2.0
 """Seconds after which a gateway that answers early is open, although optional servers are not listed yet."""
-
-_MAX_WARNING_CHARS = 1000
 
 _Executor = TypeVar("_Executor")
 
@@ -241,10 +238,10 @@ class Gateway:
             self._deadline = anyio.current_time() + self._start_seconds
             if required := [status.name for status in self.status() if status.required]:
                 await self.provider.settled(*required)
-            _require_listed(self.status())
+            require_listed(self.status())
             await self._wait_for_optional(math.inf if self._start is None else EARLY_SECONDS)
             if self._start is None:
-                _warn_of_missing(self.status())
+                warn_of_missing(self.status())
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.aclose()
@@ -257,7 +254,7 @@ class Gateway:
     async def settle(self) -> None:
         """Wait for the optional servers of a gateway that answers early, and end the start; see `Features.start`."""
         await self._wait_for_optional()
-        _warn_of_missing(self.status())
+        warn_of_missing(self.status())
         if self._start is not None:
             self._start.end()
 
@@ -384,26 +381,3 @@ def _connecting(broker: CredentialBroker, sign_in_client: SignInClient | None) -
     from bridge.gateway.credentials.connecting import Connecting  # noqa: PLC0415 - only where callers have their own
 
     return Connecting(broker, public_url=broker.public_url, sign_in_client=sign_in_client)
-
-
-def _require_listed(servers: Sequence[ServerStatus]) -> None:
-    """Check the required servers.
-
-    Raises:
-        ServerError: One of them is not listed.
-    """
-    for each in servers:
-        if each.required and not each.is_listed and each.problem is not None:
-            raise each.problem
-
-
-def _warn_of_missing(servers: Sequence[ServerStatus]) -> None:
-    """Log one warning of the servers that are not listed."""
-    missing = [each for each in servers if not each.is_listed]
-    reasons = ["it is still starting" if each.problem is None else each.problem.failure.reason for each in missing]
-    if len(missing) == 1:
-        _logger.warning("continuing without the server %r until it is available: %s", missing[0].name, reasons[0])
-    elif missing:
-        named = "; ".join(f"{each.name!r}: {reason}" for each, reason in zip(missing, reasons, strict=True))
-        message = "continuing without %d of %d servers until they are available: %s"
-        _logger.warning(message, len(missing), len(servers), clip(named, _MAX_WARNING_CHARS))

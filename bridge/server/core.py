@@ -308,12 +308,11 @@ class ServerCore(Calls, EventPublisher):
     @property
     def is_starting(self) -> bool:
         """True while the lists are not complete, because servers behind this one start."""
-        return self.features.start is not None and not self.features.start.is_over
+        return (start := self.features.start) is not None and not start.is_over
 
     @property
     def _may_be_more(self) -> bool:
-        caller_features = self.features.caller_features
-        return self.is_starting or (caller_features is not None and caller_features.may_be_more)
+        return self.is_starting or ((found := self.features.caller_features) is not None and found.may_be_more)
 
     @cached_property
     def tasks(self) -> Tasks:
