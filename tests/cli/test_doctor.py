@@ -336,6 +336,11 @@ def test_a_client_without_servers_has_a_finding_with_its_own_key(
     assert remedy == f"  bridge install tools.py --client {client} adds one"
 
 
+def test_a_lock_file_needs_a_server(run: Run) -> None:
+    done = run("doctor", "calculator.py", "--pins", "mcp.lock.json")
+    assert (done.returncode, "--pins needs a server" in done.stderr) == (2, True)
+
+
 def test_a_client_is_in_place_of_a_target(run: Run) -> None:
     done = run("doctor", "calculator.py", "--client", "cursor")
     assert (done.returncode, "--client is in place of a TARGET" in done.stderr) == (2, True)
