@@ -69,9 +69,10 @@ class RemoteEvents(Events):
             server: Name of a server; None for all.
 
         Raises:
-            DefinitionError: There is no such server.
+            DefinitionError: There is no such server, or the provider is not open.
             ServerError: The server cannot be reached, or its types cannot be listed; of several, this is logged.
         """
+        self._servers.require_open()
         upstreams = require_server(self._servers.upstreams, server)
         listed: dict[str, dict[str, EventType]] = {}
         for each in filter(announces_events, upstreams.values()):
@@ -198,10 +199,13 @@ class EventSubscription:
         """Wait for the next event.
 
         Raises:
+            DefinitionError: It is iterated before its block.
             ServerRefusedError: The server has ended the subscription.
             ServerError: The events cannot be read.
             StopAsyncIteration: The subscription has ended here, or the provider or the server is closed.
         """
+        if self._taking is None:
+            raise DefinitionError(f"begin the subscription to {self._name!r} first: async with subscription as events:")
         while not self._waiting and not self._is_over:
             self.cursor = self._batch_cursor
             await self._take()
