@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -34,7 +34,7 @@ from bridge.text import with_count
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from bridge.cli.serve.administration import Administration
     from bridge.cli.serve.options import ServeOptions
@@ -67,7 +67,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     name = name_of(targets, options)
     local, _ = split_targets(targets)
     if inheritance is None:
-        warn_unused_options(ctx, options)
+        warn_unused_options(ctx, targets, options)
     if options.check:
         _serve_here(ctx, targets, options, auth, [], None)
         return
@@ -147,12 +147,19 @@ def _announce(name: str, sockets: list[socket.socket], options: ServeOptions, pr
             print_message(configuration(name, entry))
 
 
-def _announce_servers(servers: Sequence[Mapping[str, Any]]) -> None:
-    """Print how many of the servers of a gateway are ready."""
-    if len(servers) > 1:
+def _announce_servers(serving: Serving, operations: HealthState) -> None:
+    """Print how many of the servers of a gateway are ready, when their start ends."""
+
+    def announce() -> None:
+        servers = serving.servers()
+        if len(servers) == 1 or not operations.is_steady:
+            return
         ready = [each for each in servers if each["state"] in {"ready", "idle"}]
         tools = with_count(sum(len(each["tools"]) for each in ready), "tool")
         print_message(f"{len(ready)} of {len(servers)} servers are ready, with {tools}")
+
+    if serving.features.start is not None:
+        serving.features.start.on_end(announce)
 
 
 def _loaded(
@@ -203,7 +210,6 @@ def _serve_here(
                 worker.share_updates(server)
         with usage_errors(ctx, ValueError), usage_errors(ctx, DefinitionError):
             app = _app(server, options, auth, serving.profiles)
-            app.start_with(operations)
             if options.check:
                 report_check(ctx, serving, server)
                 return
@@ -222,9 +228,6 @@ def _serve_here(
                 sockets=(inheritance or service_manager()).admin_sockets,
                 admin=admin,
             )
-        unmatched = None if serving.lifespan is None else app.unmatched_names
-        if unmatched is not None:
-            unmatched.hold()  # until upstream servers had time to list their tools
 
         def announce() -> None:
             if administration is not None:
@@ -234,12 +237,10 @@ def _serve_here(
                     parent.send(b".")
             if worker is None:
                 _announce(name, sockets, options, serving.profiles)
-                _announce_servers(serving.servers())
+                _announce_servers(serving, operations)
                 service_manager().ready("serving")
             else:
                 worker.opened(sum(server["transport"] == "stdio" for server in serving.servers()))
-            if unmatched is not None:
-                unmatched.release()
 
         service = Service(
             app=app,
@@ -249,6 +250,7 @@ def _serve_here(
             lifespan=with_unmatched_warnings(server, serving.lifespan, app.profiles.values()),
             last_act=watched.closed_before(serving.last_act),
             reload=operations.reload if worker is None else None,
+            start=server.features.start,
             is_late=inheritance is not None and inheritance.is_late,
         )
         limits = ConnectionLimits(
@@ -260,7 +262,7 @@ def _serve_here(
 
 def _operations(serving: Serving, server: Server, *, has_teams: bool) -> HealthState:
     """Return the state that the admin pages show."""
-    operations = HealthState(servers=serving.servers, has_required=serving.has_required, is_held=True)
+    operations = HealthState(servers=serving.servers, is_held=True)
     operations.costs = lambda: costs(server)
     if has_teams and (observer := current.observer()) is not None:
         operations.teams = observer.teams
