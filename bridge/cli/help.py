@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ _HYPHEN = "\ue000"
 """Private character in place of hyphens while lines are broken: an option's name is not broken after one."""
 _MIN_COLUMNS, _MAX_COLUMNS = 30, 80
 _MAX_NAME_CHARS = 30
+_PART = re.compile(r"[^| ]*(?:\||[ ]+|$)")
+_CONTINUED = 4
+"""Columns by which the continuation of a name is indented."""
 _NARROW, _NARROW_NAMES = 60, 8
 """Width of a narrow terminal, on which explanations begin below their names, and the columns before them."""
 
@@ -32,8 +36,17 @@ class WordFormatter(click.HelpFormatter):
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = _MAX_NAME_CHARS, col_spacing: int = 2) -> None:
         """Write names and their explanations in two columns."""
-        narrow = [(name, text.replace("-", _HYPHEN)) for name, text in rows]
+        narrow = [(self._broken(name), text.replace("-", _HYPHEN)) for name, text in rows]
         super().write_dl(narrow, min(col_max, self.width // 3 if self.width >= _NARROW else _NARROW_NAMES), col_spacing)
+
+    def _broken(self, name: str) -> str:
+        """Break a name that is too long for a line between its words, and after bars."""
+        indent, lines = " " * (self.current_indent + _CONTINUED), [""]
+        for part in _PART.findall(name):
+            if lines[-1].strip() and self.current_indent + len(lines[-1] + part.rstrip()) > self.width:
+                lines.append(indent)
+            lines[-1] += part
+        return "\n".join(line.rstrip() for line in lines)
 
     def getvalue(self) -> str:
         """Return the text."""

@@ -41,8 +41,9 @@ from bridge.cli.targets.target import (
     target_argument,
 )
 from bridge.errors import TargetError
-from bridge.hosting.process import hangup_signals, print_message, redirect_stdout, run_interruptible
+from bridge.hosting.process import print_message, redirect_stdout, run_interruptible
 from bridge.private_files import open_private
+from bridge.signals import hangup_signals
 
 if TYPE_CHECKING:
     import socket

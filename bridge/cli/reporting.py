@@ -17,7 +17,7 @@ import click
 
 import bridge
 from bridge.cli.options import option
-from bridge.cli.terminal import wants_colour
+from bridge.cli.terminal import broken_for, wants_colour
 from bridge.errors import ArgumentsError, BridgeError, ResourceNotFoundError, ServerError, TargetError, UnknownToolError
 from bridge.hosting.process import INTERRUPTED, TerminatedError, print_message, set_message_format
 from bridge.telemetry.repetitions import Repetitions
@@ -83,6 +83,7 @@ def error_line(error: BaseException) -> str:
 
 def exit_code_of(command: Callable[[], object]) -> int:
     """Run a command, print an error as one line, and return the exit code."""
+    set_message_format(message_as_text)
     try:
         code = command()
         sys.stdout.flush()
@@ -184,6 +185,12 @@ class JsonFormatter(logging.Formatter):
         return self._tracebacks.formatException(ei)
 
 
+def message_as_text(message: str, level: str, traceback: str | None) -> str:  # noqa: ARG001 - of other formats
+    """Format a message of the command for people; on a terminal, its lines are broken between words."""
+    text = broken_for(sys.stderr, escape_controls(message))
+    return text if traceback is None else f"{text}\n{escape_controls(traceback.rstrip())}"
+
+
 def message_as_json(message: str, level: str, traceback: str | None) -> str:
     """Format a message of the command as a JSON log line."""
     return _json_line(time(), level, "bridge.cli", message, traceback)
@@ -245,6 +252,7 @@ class _VisibleHandler(logging.StreamHandler[TextIO]):
             from bridge.redaction import redact_url  # noqa: PLC0415 - only to debug
 
             line = _URL.sub(lambda url: redact_url(url[0]).shown, line)
+        line = broken_for(sys.stderr, line)
         if record.levelno < logging.WARNING or not line.startswith(level) or not wants_colour(sys.stderr):
             return line
         colour = "yellow" if record.levelno < logging.ERROR else "red"
@@ -320,7 +328,7 @@ def configure_logging(level: str, form: str = "text", redacted: Sequence[re.Patt
         set_message_format(message_as_json)
     else:
         handler.setFormatter(TextFormatter(_FORMAT) if is_debug else UsersTracebackFormatter(_FORMAT))
-        set_message_format(None)
+        set_message_format(message_as_text)
     if redacted:
         handler.addFilter(_Redacting(handler.formatter, redacted))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -47,6 +47,23 @@ def write_report(text: str, *, style: Callable[[str], str] | None = None) -> Non
     _write("\n".join(lines).encode("utf-8", "replace") + b"\n")
 
 
+def broken_for(stream: TextIO, text: str) -> str:
+    """Break the lines of a diagnostic between words if its stream is a terminal.
+
+    Lines that are indented, such as commands to copy, and lines of JSON stay whole.
+    """
+    if not is_capable(stream):
+        return text
+    try:
+        width = int(os.environ.get("COLUMNS") or os.get_terminal_size(stream.fileno()).columns)
+    except (OSError, ValueError):
+        return text
+    lines = text.split("\n")
+    return "\n".join(part for line in lines for part in ([line] if line[:1] in _WHOLE else wrapped(line, width)))
+
+
+_WHOLE = ("", " ", "{")
+"""First characters of lines that stay whole."""
 _CONTINUED = 4
 """Columns by which the continuation of a line without columns is indented."""
 

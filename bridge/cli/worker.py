@@ -56,7 +56,7 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
     options.tasks.options(options.scaling)  # names the extra that is missing
     with redirect_stdout():
         chosen = targets_of(ctx, targets, options)
-        warn_unused_options(ctx, options)
+        warn_unused_options(ctx, chosen, options)
         serving = serving_of(chosen, options)
         name = name_of(chosen, options, serving)
         options.scaling.reach_redis()  # at start only; later outages are tolerated

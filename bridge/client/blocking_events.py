@@ -49,7 +49,8 @@ class BlockingEvents:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End the subscription."""
+        """End the subscription; raises as `EventSubscription.__aexit__`."""
+        self._subscription.require_begun()
         self._entered.__exit__(kind, error, traceback)
 
     def __iter__(self) -> Self:

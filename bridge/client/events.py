@@ -20,6 +20,7 @@ from bridge.errors import DefinitionError, ServerFailure, ServerUnavailableError
 from bridge.events.occurrence import EventRequest
 from bridge.events.source import Events
 from bridge.text import nearest
+from bridge.tools.checks import require_name
 from bridge.tools.context import InvocationContext
 from bridge.wire.events import batch_from_wire, event_type_from_wire, request_to_wire
 
@@ -115,6 +116,7 @@ class RemoteEvents(Events):
             delivery: ``push`` or ``poll``; None for push if the server has it.
             context: Invocation context, with the caller; None for none.
         """
+        require_name(name, "the name of an event")
         request = EventRequest(arguments=arguments or {}, cursor=cursor, max_age_seconds=max_age_seconds)
         return EventSubscription(self, name, request, delivery, context or InvocationContext())
 
@@ -147,8 +149,8 @@ class EventSubscription:
         self._delivery = delivery
         self._context = context
         self._waiting: list[Event] = []
-        self._stream: EventStream
-        self._server: Upstream
+        self._stream: EventStream | None = None
+        self._server: Upstream | None = None
         self._batch_cursor = request.cursor
         self._is_over = False
         self._taking: anyio.CancelScope | None = None
@@ -168,25 +170,40 @@ class EventSubscription:
         assert isinstance(reader, RemoteEventReader)
         self._server = reader.server
         self._stream = await reader.delivered_by(self._delivery).stream(self._request, self._context).__aenter__()
-        self._server.on_close.add(self._end)
+        reader.server.on_close.add(self._end)
         async with AsyncExitStack() as beginning:
             beginning.push_async_exit(self)
-            if await self._take():  # from now on, no event is missed
+            if await self._take(self._stream):  # from now on, no event is missed
                 beginning.pop_all()
         if self._is_over:
             phase = f"subscribing to {self._name!r}"
-            raise ServerUnavailableError(ServerFailure(server=self._server.name, phase=phase, reason="it is closed"))
+            raise ServerUnavailableError(ServerFailure(server=reader.server.name, phase=phase, reason="it is closed"))
         if not self._waiting:
             self.cursor = self._batch_cursor
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """End the subscription."""
+        """End the subscription.
+
+        Raises:
+            DefinitionError: It has not begun.
+        """
+        stream = self.require_begun()
         self._end()
-        await self._stream.__aexit__(*error)
+        await stream.__aexit__(*error)
+
+    def require_begun(self) -> EventStream:
+        """Return the stream of events; raises `DefinitionError` outside of the block."""
+        if self._stream is None:
+            raise DefinitionError(
+                f"the subscription to {self._name!r} has not begun: begin it by a block, with subscribe(…) as events, "
+                "or async with for a McpToolProvider"
+            )
+        return self._stream
 
     def _end(self) -> None:
-        self._server.on_close.discard(self._end)
+        if self._server is not None:
+            self._server.on_close.discard(self._end)
         self._is_over = True
         if self._taking is not None:
             self._taking.cancel()
@@ -198,13 +215,15 @@ class EventSubscription:
         """Wait for the next event.
 
         Raises:
+            DefinitionError: The subscription has not begun.
             ServerRefusedError: The server has ended the subscription.
             ServerError: The events cannot be read.
             StopAsyncIteration: The subscription has ended here, or the provider or the server is closed.
         """
+        stream = self.require_begun()
         while not self._waiting and not self._is_over:
             self.cursor = self._batch_cursor
-            await self._take()
+            await self._take(stream)
         if self._is_over:
             raise StopAsyncIteration
         event = self._waiting.pop(0)
@@ -214,10 +233,10 @@ class EventSubscription:
             self.cursor = self._batch_cursor
         return event
 
-    async def _take(self) -> bool:
+    async def _take(self, stream: EventStream) -> bool:
         """Wait for the next events; False if the subscription ends."""
         with anyio.CancelScope() as self._taking:
-            batch = await self._stream.next()
+            batch = await stream.next()
             self.gaps += batch.truncated
             self._waiting += batch.events
             self._batch_cursor = batch.cursor

@@ -18,6 +18,7 @@ from bridge.errors import DefinitionError, ResourceNotFoundError, ServerError, T
 from bridge.resources.box import Readable, ResourceBox
 from bridge.resources.namespaces import localized_metadata
 from bridge.resources.resource import Resource, ResourceTemplate
+from bridge.tools.checks import require_callable, require_name
 from bridge.tools.content import File
 from bridge.tools.context import InvocationContext
 from bridge.tools.function import tool, tools_from
@@ -164,10 +165,13 @@ class RemoteResources(ResourceBox):
             A function that ends it; idempotent.
 
         Raises:
+            DefinitionError: The URI is no text, or the listener no function of it.
             ResourceNotFoundError: There is no such resource.
             PinMismatchError: The resource differs from its pin.
             ServerError: The server is unavailable, or does not announce changes of this resource.
         """
+        require_name(uri, "the URI of a resource")
+        require_callable(listener, 1, "the listener of a resource", "the URI")
         server = await self._server_of(uri)
         remote = RemoteUri(server.name, self.uris.of_server(server.name, uri))
         await server.require_usable("resources", remote.uri)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from bridge.errors import BridgeError
+from bridge.signals import hangup_signals, has_terminal
 from bridge.text import escape_controls
 
 if TYPE_CHECKING:
@@ -122,21 +123,6 @@ class DrainTimes:
     """Seconds after SIGTERM in which new calls are accepted."""
     timeout_seconds: float = 25.0
     """Seconds that running calls may take after that."""
-
-
-def hangup_signals() -> list[signal.Signals]:
-    """Return SIGHUP, which a closed terminal sends, to be handled as SIGTERM; nothing where it is ignored (`nohup`)."""
-    hangup = getattr(signal, "SIGHUP", None)
-    return [] if hangup is None or signal.getsignal(hangup) is signal.SIG_IGN else [hangup]
-
-
-def has_terminal() -> bool:
-    """True if the process belongs to a terminal, which sends SIGHUP when it is closed."""
-    try:
-        os.close(os.open("/dev/tty", os.O_RDWR | getattr(os, "O_NOCTTY", 0)))
-    except OSError:
-        return False
-    return True
 
 
 class ShutdownSignals:

@@ -24,9 +24,10 @@ import anyio
 
 from bridge.errors import BridgeError, MissingExtraError
 from bridge.hosting.child_process import child_command, require_inheritable_sockets
-from bridge.hosting.process import hangup_signals, has_terminal, print_message
+from bridge.hosting.process import print_message
 from bridge.hosting.serve import RELOAD_GRACEFUL_SECONDS
 from bridge.hosting.service_manager import service_manager
+from bridge.signals import hangup_signals, has_terminal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence

@@ -26,8 +26,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from bridge.hosting.child_process import child_command, require_inheritable_sockets
-from bridge.hosting.process import exit_code_of, hangup_signals, has_terminal, print_message, spelled_exit_code
+from bridge.hosting.process import exit_code_of, print_message, spelled_exit_code
 from bridge.hosting.service_manager import service_manager
+from bridge.signals import hangup_signals, has_terminal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -99,8 +100,7 @@ class _Workers:
         """Workers that a reload has started, until they are the running ones."""
         self._all: set[_Worker] = set()
         self._keeping = asyncio.TaskGroup()
-        self._unopened = set(range(1, count + 1))
-        self._has_opened = False
+        self._unopened, self._has_opened = set(range(1, count + 1)), False
         self._starting = asyncio.Event()  # set when a worker serves, or the shutdown begins
         self._ending = asyncio.Event()
         self._waking = asyncio.Event()

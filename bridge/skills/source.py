@@ -8,6 +8,7 @@ from bridge.errors import DefinitionError, ResourceNotFoundError, ToolError
 from bridge.skills.skill import Skill, SkillMismatchError, frontmatter_of
 from bridge.text import clip
 from bridge.tools.calls import ToolExecutionRequest
+from bridge.tools.checks import require_type
 from bridge.tools.content import File
 from bridge.tools.context import InvocationContext
 
@@ -74,10 +75,12 @@ class Skills:
             context: Context of the request; None for none.
 
         Raises:
+            DefinitionError: ``skill`` is not a `Skill`.
             SkillMismatchError: The skill has no such file, or the file or its frontmatter is another.
             ResourceNotFoundError: The file does not exist any more.
             ServerError: It cannot be read.
         """
+        require_type(skill, Skill, "the skill", "a Skill, such as one that list() has returned")
         uri = uri or skill.uri
         entry = skill.file(uri)
         if entry is None and (skill.files is not None or not uri.startswith(f"{skill.root}/")):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -51,8 +53,17 @@ def test_every_option_of_serve_is_in_one_group() -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_no_word_is_broken_at_any_width(width: int) -> None:
-    words = set(help_of(serve, 10_000).split())
-    assert {word for word in help_of(serve, width).split() if word not in words} == set()
+    words = set(help_of(serve, 10_000).replace("|", "| ").split())
+    assert {word for word in help_of(serve, width).replace("|", "| ").split() if word not in words} == set()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_line_is_longer_than_a_narrow_terminal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    command = import_module(f"bridge.cli.{name}").command
+    command.context_class = HelpContext
+    text = command.get_help(HelpContext(command, info_name=f"bridge {name}"))
+    assert {line for line in text.splitlines() if len(line) > 40} == set()
 
 
 def test_every_command_writes_its_help_in_words(capsys: pytest.CaptureFixture[str]) -> None:

@@ -119,6 +119,16 @@ def test_members_of_an_entry_are_set_and_removed_among_its_comments() -> None:
     assert edited('{"mcpServers": {"new": {"url": 1}}}') == '{"mcpServers": {"new": {"command": "x"}}}'
 
 
+def test_comments_in_objects_of_the_entry_are_kept() -> None:
+    before = (
+        '{"mcpServers": {\n  "new": {\n    "env": { // its\n      "A": "b", // why\n      "Z": "z"\n    }\n  }\n}}\n'
+    )
+    after = before.replace('"b", // why\n      "Z": "z"', '"c" // why')
+    assert edited(before, value={"env": {"A": "c"}}) == after
+    empty = '{"mcpServers": {\n  "new": { // mine\n  }\n}}\n'
+    assert edited(empty, value={"a": 1}) == empty.replace("mine\n", 'mine\n    "a": 1\n')
+
+
 def test_of_a_key_that_stands_twice_the_one_that_counts_is_edited() -> None:
     before = '{"mcpServers": {"a": 1}, "mcpServers": {"new": {"command": "old"}, "new": {}}}'
     assert edited(before) == before.replace('"new": {}', '"new": {"command": "x"}')

@@ -263,3 +263,9 @@ def test_the_brief_list_has_headings_for_other_kinds_and_cuts_long_descriptions(
         """)
     both = run("list", "--brief", "--full", "kinds.py")
     assert (both.returncode, "--brief and --full exclude each other" in both.stderr) == (2, True)
+
+
+def test_a_message_is_broken_between_words_on_a_narrow_terminal(directory: Path) -> None:
+    terminal = Terminal("list", "no-such-file-of-tools.py", cwd=directory, size=(40, 40))
+    assert terminal.ended() == 2
+    assert terminal.seen.splitlines()[:2] == ["bridge: there is no file", "    'no-such-file-of-tools.py' (looked"]

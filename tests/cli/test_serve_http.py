@@ -195,6 +195,15 @@ def test_a_busy_port_is_one_line_that_names_its_option(run: Run, options: list[s
         (["--event-callback-origins", "ftp:x"], 2, "bridge serve: --event-callback-origins: 'ftp:x' is not an origin"),
         (["--event-webhooks"], 0, "bridge serve: --event-webhooks has no effect; add --api-keys or --oauth-issuer"),
         (["--limits-claim", "limits"], 0, "bridge serve: --limits-claim has no effect; add --oauth-issuer"),
+        (["--oauth-client-id", "x"], 0, "bridge serve: --oauth-client-id has no effect; add --oauth-introspection-url"),
+        (["--embeddings-url", "http://x"], 0, "bridge serve: --embeddings-url has no effect; add --embeddings-model"),
+        (["--embeddings-model", "x"], 0, "bridge serve: --embeddings-model has no effect; add --tools search, auto or"),
+        (["--always-list", "x"], 0, "bridge serve: --always-list has no effect; add --tools search, auto or code"),
+        (["--max-listed-tokens", "9"], 0, "bridge serve: --max-listed-tokens has no effect; add --tools auto"),
+        (["--code-calls", "9"], 0, "bridge serve: --code-calls has no effect; add --tools code"),
+        (["--prefix", "never"], 0, "bridge serve: --prefix has no effect; add a server"),
+        (["--public-url", "http://x"], 0, "bridge serve: --public-url has no effect; add a server whose callers"),
+        (["--pins", "mcp.lock.json"], 2, "bridge serve: --pins needs a server; the tools of a Python target cannot be"),
     ],
 )
 def test_a_check_reports_values_that_cannot_be_used_and_options_without_effect(
@@ -203,6 +212,14 @@ def test_a_check_reports_values_that_cannot_be_used_and_options_without_effect(
     done = run("serve", "calculator.py", "--transport", "http", "--check", *options)
     assert done.returncode == code
     assert any(line.startswith(message) for line in done.stderr.splitlines()), done.stderr
+
+
+def test_options_of_a_configuration_are_not_without_effect(run: Run, directory: Path) -> None:
+    entry = forks.entry("-m", "bridge", "serve", "calculator.py")
+    (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"a": entry}, "tools": "code"}), encoding="utf-8")
+    typed = ["--always-list", "x", "--code-calls", "9", "--prefix", "never", "--public-url", "http://x"]
+    done = run("serve", "mcp.json", "--transport", "http", "--check", *typed)
+    assert (done.returncode, "has no effect" in done.stderr) == (0, False), done.stderr
 
 
 def test_a_check_names_the_file_the_server_and_the_key_of_a_wrong_type(run: Run, directory: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.cli.terminal import wants_colour, wrapped, write_json
+from bridge.cli.terminal import broken_for, wants_colour, wrapped, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +44,25 @@ def test_colours_follow_the_terminal_and_the_environment(
 def test_numbers_that_json_does_not_have_are_null(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     write_json([float("inf"), float("nan"), 1.5])
     assert json.loads(capfdbinary.readouterr().out) == [None, None, 1.5]
+
+
+def test_diagnostics_end_between_words_and_commands_and_json_stay_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "20")
+    text = (
+        "bridge: there is no file named tools.py\n  bridge inspect tools.py --port 1\n" + '{"a": "a long text of it"}'
+    )
+    broken = broken_for(FakeTerminal(), text)
+    assert broken.splitlines() == [
+        "bridge: there is no",
+        "    file named",
+        "    tools.py",
+        "  bridge inspect tools.py --port 1",
+        '{"a": "a long text of it"}',
+    ]
+    assert broken_for(io.StringIO(), text) == text
 
 
 @pytest.mark.parametrize("width", [20, 40, 80])

@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from bridge.cli.install.toml_text import member_of, with_member
+from bridge.cli.install.toml_text import comments, member_of, with_member
 from bridge.errors import ConfigError, MissingExtraError
 
 ENTRY = {"command": "x", "args": ["a"]}
@@ -69,6 +69,12 @@ def test_comments_that_would_be_lost_are_a_refusal() -> None:
     text = "[mcp_servers.new]\ncommand = 'y'\n[z]\n# of env\n[mcp_servers.new.env]\nA = 'b'\n# of k\n[k]\n"
     with pytest.raises(ValueError, match="cannot be edited"):
         edited(text)
+
+
+def test_comments_are_found_outside_of_texts() -> None:
+    text = '# a\na = \'# no\' # b\nb = """\n# no \\""""\nc = [ # c\n]\nd = "\\"# no"\ne = \'\'\'\n# no\'\'\'\n'
+    assert tomllib.loads(text)["d"] == '"# no'
+    assert comments(text) == ["# a", "# b", "# c"]
 
 
 @pytest.mark.parametrize(

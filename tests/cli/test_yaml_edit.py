@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.cli.install.yaml_text import member_of, with_member
+from bridge.cli.install.yaml_text import comments, member_of, with_member
 from bridge.errors import ConfigError
 
 ENTRY = {"cmd": "x", "args": []}
@@ -56,6 +56,17 @@ def test_the_entry_is_added_or_replaced_and_nothing_else_changes(before: str, af
     assert yaml.safe_load(after) == document
     assert member_of(after, "extensions", "new", "file") == ENTRY
     assert edited(after) == after
+
+
+def test_comments_in_mappings_of_the_entry_are_kept() -> None:
+    before = "extensions:\n  new:\n    cmd: x\n    envs:\n      # why\n      A: b # c\n      Z: z\n"
+    after = before.replace("A: b", "A: d").replace("      Z: z\n", "      B: e\n")
+    assert edited(before, {"cmd": "x", "envs": {"A": "d", "B": "e"}}) == after
+
+
+def test_comments_are_found_outside_of_texts() -> None:
+    text = "# a\na: '# no' # b\nb: |\n  # no\nc: x#no\nd: { # c\n}\n"
+    assert comments(text) == ["# a", "# b", "# c"]
 
 
 @pytest.mark.parametrize(

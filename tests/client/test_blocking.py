@@ -98,6 +98,32 @@ def test_a_program_subscribes_to_events_and_may_interrupt_its_wait(delivery: Any
         assert server.events.shares.taken == 0
 
 
+def test_a_subscription_without_its_block_names_what_to_do() -> None:
+    server = Server([EventType(name="number")], name="numbers")
+    with bridge.connect([ServerConfig(name="numbers", transport=MemoryTransport(server))]) as servers:
+        numbers = servers.subscribe("number")
+        for use in (lambda: next(numbers), lambda: numbers.__exit__(None, None, None)):
+            with pytest.raises(DefinitionError, match=r"'number' has not begun: begin it by a block, with subscribe"):
+                use()
+        with pytest.raises(DefinitionError, match="the name of an event must be text"):
+            servers.subscribe(3)  # type: ignore[arg-type]  # a wrong one
+
+
+def test_wrong_arguments_are_named(tmp_path: Path) -> None:
+    write_skill(tmp_path, "refunds", {})
+    config = ServerConfig(name="docs", transport=MemoryTransport(Server(skills_in(tmp_path), name="docs")))
+    with bridge.connect([config]) as servers:
+        wrong: Any = servers
+        with pytest.raises(DefinitionError, match=r"the skill must be a Skill, .* not 'refunds'"):
+            wrong.read_skill("refunds")
+        with pytest.raises(DefinitionError, match="the URI of a resource must be text"):
+            wrong.watch_resource(3, print)
+        with pytest.raises(DefinitionError, match="the listener of a resource must be a function of the URI"):
+            wrong.watch_resource("skill://refunds/SKILL.md", None)
+        with pytest.raises(DefinitionError, match="is not the text of a task"):
+            wrong.task(3)
+
+
 @pytest.mark.parametrize("delivery", ["push", "poll"])
 @pytest.mark.parametrize("way", ["exit", "close", "remove"])
 def test_an_iteration_in_another_thread_ends_with_the_subscription_or_the_provider(delivery: Any, way: str) -> None:

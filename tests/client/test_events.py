@@ -72,6 +72,15 @@ async def test_a_type_that_differs_from_its_pin_is_left_out_until_it_is_pinned_a
             await provider.events.subscribe("number").__aenter__()
 
 
+async def test_a_subscription_without_its_block_names_what_to_do() -> None:
+    async with provider_of(Server([number()], name="numbers")) as provider:
+        events = provider.events.subscribe("number")
+        with pytest.raises(DefinitionError, match="'number' has not begun"):
+            await anext(events)
+        with pytest.raises(DefinitionError, match="'number' has not begun"):
+            await events.__aexit__(None, None, None)
+
+
 async def test_unknown_events_and_ways_are_refused_before_any_request() -> None:
     server = Server(number(delivery=("poll",)), name="numbers")
     async with provider_of(server) as provider:

@@ -16,19 +16,23 @@ import click
 
 from bridge.cli.completion import complete_targets
 from bridge.cli.install.clients import CLIENTS
-from bridge.cli.install.config_files import editor_of, only_writer, set_entry
+from bridge.cli.install.config_files import editor_of, lost_comments, only_writer, set_entry
 from bridge.cli.reporting import logging_option
 from bridge.cli.targets.client_entries import client_entry
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import ConfigTarget, LocalTarget, TargetCommand, only_target, with_profile
 from bridge.cli.terminal import write_data, write_json
 from bridge.hosting.process import print_message, redirect_stdout
+from bridge.text import with_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.cli.targets.client_entries import Entry
     from bridge.cli.targets.target import Target
+
+_MAX_COMMENTS = 5
+"""Comments that are shown."""
 
 
 @click.command(cls=TargetCommand, short_help="Add a TARGET to the configuration of a client.")
@@ -92,8 +96,11 @@ def command(
     if client.suffix == ".json":
         write_json({client.section: {name: entry}})
     else:
-        text = editor_of(client.suffix).with_member("", client.section, name, entry, client.title or path.name)
+        text = editor_of(client.suffix).with_member("", client.section, name, entry, str(path))
         write_data(text.rstrip("\n"))
+    if lost := lost_comments(path, client.section, name, entry, client.suffix):
+        shown = ", ".join(map(repr, lost[:_MAX_COMMENTS])) + (", …" if lost[_MAX_COMMENTS:] else "")
+        print_message(f"{with_count(len(lost), 'comment')} inside the values that change will go: {shown}", "warning")
     if dry_run:
         print_message(f"this entry would be written to {path}")
     elif not yes and sys.stdin.isatty() and not click.confirm(f"Write this entry to {path}?", err=True, default=True):

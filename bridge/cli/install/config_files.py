@@ -10,6 +10,7 @@ import errno
 import logging
 import os
 import stat
+from collections import Counter
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import count
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
         def member_of(self, text: str, section: str, name: str, source: str) -> Any:
             """Return the value of a member; None if it is missing."""
 
+        def comments(self, text: str) -> list[str]:
+            """Comments of a text."""
+
 
 _logger = logging.getLogger("bridge.cli")
 _LOCK_SECONDS = 30.0
@@ -61,7 +65,7 @@ def set_entry(
     """Set a member of a file's object under ``section``, by default the one that has, or would get, this server.
 
     The ``suffix`` is that of files in the format of this one. With ``keeps_settings``, a present entry keeps its other
-    settings; see `bridge.cli.targets.client_entries.merged`.
+    settings; see `bridge.cli.install.client_entries.merged`.
 
     Returns:
         False if the file has this entry already, and the backup; None for a file that is new or unchanged.
@@ -70,20 +74,48 @@ def set_entry(
         CommandError: The file cannot be written; it is unchanged.
         MissingExtraError: The package that edits the format is not installed.
     """
+    with _unchanged_on_error(path):
+        _, edited = _edited(path, section, name, entry, suffix, keeps_settings=keeps_settings)
+        return (False, None) if edited is None else (True, replace_file(path, edited.encode()))
+
+
+def lost_comments(path: Path, section: str, name: str, entry: Mapping[str, Any], suffix: str) -> list[str]:
+    """Comments that a file does not have any more once `set_entry` has set an entry, which keeps its settings.
+
+    Raises:
+        CommandError: The file cannot be written.
+        MissingExtraError: The package that edits the format is not installed.
+    """
+    with _unchanged_on_error(path):
+        text, edited = _edited(path, section, name, entry, suffix, keeps_settings=True)
+        if edited is None:
+            return []
+        comments = editor_of(suffix).comments
+        return list((Counter(comments(text)) - Counter(comments(edited))).elements())
+
+
+def _edited(
+    path: Path, section: str | None, name: str, entry: Mapping[str, Any], suffix: str, *, keeps_settings: bool
+) -> tuple[str, str | None]:
+    """Text of a file, and its text with an entry; None if it has the entry already."""
     if path.suffix.lower() in _SUFFIXES and editor_of(path.suffix) is not editor_of(suffix):
         form = suffix.removeprefix(".").upper()
         raise CommandError(f"{path}: the entry is {form}, and the file has the suffix of another format; name another")
+    file = regular_file(path)
+    text = file.read_bytes().decode() if file.exists() else ""
+    editor = editor_of(suffix)
+    where = section or json_text.section_of(text, name, str(path))
+    present = editor.member_of(text, where, name, str(path))
+    if keeps_settings:
+        entry = merged(entry, present)
+    return text, None if present == entry else editor.with_member(text, where, name, entry, str(path))
+
+
+@contextmanager
+def _unchanged_on_error(path: Path) -> Iterator[None]:
+    """Say that a file was not changed if it cannot be edited or written in this block."""
     try:
-        file = regular_file(path)
-        text = file.read_bytes().decode() if file.exists() else ""
-        editor = editor_of(suffix)
-        where = section or json_text.section_of(text, name, str(path))
-        present = editor.member_of(text, where, name, str(path))
-        if keeps_settings:
-            entry = merged(entry, present)
-        if present == entry:
-            return False, None
-        return True, replace_file(path, editor.with_member(text, where, name, entry, str(path)).encode())
+        yield
     except UnicodeDecodeError as error:
         raise CommandError(f"{path} is not UTF-8; it was not changed") from error
     except (ValueError, ConfigError) as error:

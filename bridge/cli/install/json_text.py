@@ -8,11 +8,13 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bridge.client.config.document import blank_comments, parse_jsonc
+from bridge.client.config.document import blank_comments, comments, parse_jsonc
 from bridge.client.config.formats import map_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+__all__ = ["comments", "member_of", "section_of", "with_member"]
 
 _BLANK = re.compile(r"\s*")
 _BLANK_OR_COMMENTS = re.compile(r"(?:\s|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
@@ -108,16 +110,17 @@ class _Layout:
             return self.inserted(found.start, name, value)
         return self.updated(present, value)
 
-    def updated(self, member: _Member, value: Mapping[str, Any]) -> str:
-        """Give the object of a member other members; those that are equal keep their text, and all their comments."""
+    def updated(self, member: _Member, value: Any) -> str:
+        """Give a member another value; in objects, equal members keep their text, and all their comments."""
         present = json.loads(self.plain[member.start : member.end])
-        if not isinstance(present, dict) or not present:
+        is_blank = not present and not comments(self.text[member.start : member.end])
+        if is_blank or not isinstance(present, dict) or not isinstance(value, dict):
             return self.replaced(member, value)
         members = self.members(member.start)
         if (gone := next((index for index, each in enumerate(members) if each.key not in value), None)) is not None:
             text = self.removed(members, gone)
         elif changed := next((each for each in members if present[each.key] != value[each.key]), None):
-            text = self.replaced(_last(members, changed.key) or changed, value[changed.key])
+            text = self.updated(_last(members, changed.key) or changed, value[changed.key])
         elif added := next((key for key in value if key not in present), None):
             text = self.inserted(member.start, added, value[added])
         else:

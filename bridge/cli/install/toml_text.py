@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
 
 _MARK = "\ufeff"
 """Byte order mark, which editors of Windows write and TOML does not have."""
+_STRING_OR_COMMENT = re.compile(
+    r'''"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\r\n])*"'''
+    r"""|'''.*?'''|'[^'\r\n]*'|(?P<comment>#[^\r\n]*)""",
+    re.DOTALL,
+)
 
 
 def with_member(text: str, section: str, name: str, value: Mapping[str, Any], source: str) -> str:
@@ -39,13 +45,13 @@ def with_member(text: str, section: str, name: str, value: Mapping[str, Any], so
     has_returns = 0 < text.count("\n") == text.count("\r\n")
     plain = text.removeprefix(_MARK)
     document = tomlkit.parse(plain.replace("\r\n", "\n") if has_returns else plain)
-    kept = _comments(plain)
+    kept = Counter(comments(plain))
     if section not in document:
         document[section] = tomlkit.table(is_super_table=True)
     servers: Any = document[section]
     if name in servers:
         trivia = _without_trivia(servers[name])
-        kept -= _comments(_text_of(servers[name]))
+        kept -= Counter(comments(_text_of(servers[name])))
         _update(servers[name], value)
         _append_trivia(servers[name], trivia)
     elif isinstance(servers, tomlkit.items.InlineTable):
@@ -53,7 +59,7 @@ def with_member(text: str, section: str, name: str, value: Mapping[str, Any], so
     else:
         _add(servers, name, value)
     edited = tomlkit.dumps(document).rstrip("\n") + "\n"
-    if not _is_same(_parsed(edited, source), expected) or kept - _comments(edited):
+    if not _is_same(_parsed(edited, source), expected) or kept - Counter(comments(edited)):
         raise ValueError(
             f"{source}: the servers are in a form that cannot be edited; write [{section}.{name}] yourself"
         )
@@ -135,9 +141,9 @@ def _text_of(item: Any) -> str:
     return str(item.as_string()) if hasattr(item, "as_string") else ""
 
 
-def _comments(text: str) -> Counter[str]:
-    """Lines that are comments, and their number."""
-    return Counter(line.strip() for line in text.splitlines() if line.lstrip().startswith("#"))
+def comments(text: str) -> list[str]:
+    """Comments of a text in their order."""
+    return [found["comment"] for found in _STRING_OR_COMMENT.finditer(text) if found["comment"] is not None]
 
 
 def _is_same(one: Any, other: Any) -> bool:

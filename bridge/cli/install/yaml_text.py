@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ConfigError, ConfigProblem, DefinitionError
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 _MAX_COLUMNS = 2**16
 """Columns of a line that is written: texts are not broken into several."""
+
+
+_COMMENT = re.compile(r"(?:^|(?<=\s))#[^\r\n]*", re.MULTILINE)
 
 
 def with_member(text: str, section: str, name: str, value: Mapping[str, Any], source: str) -> str:
@@ -50,6 +54,18 @@ def member_of(text: str, section: str, name: str, source: str) -> Any:
     return inner.get(name) if isinstance(inner, dict) else None
 
 
+def comments(text: str) -> list[str]:
+    """Comments of a text in their order."""
+    import yaml  # noqa: PLC0415 - of an extra, which has parsed the text
+
+    between, end = [], 0
+    for token in yaml.scan(text, Loader=yaml.SafeLoader):
+        if isinstance(token, yaml.ScalarToken):
+            between.append(text[end : token.start_mark.index])
+            end = token.end_mark.index
+    return _COMMENT.findall("x".join([*between, text[end:]]))
+
+
 def _parsed(text: str, source: str) -> Any:
     try:
         document = read_yaml(text.encode(), source, extra="clients")
@@ -80,7 +96,7 @@ def _edited(text: str, section: str, name: str, value: Mapping[str, Any]) -> str
     return _after(text, _end(servers), _lines({name: value}, servers.value[0][0].start_mark.column))
 
 
-def _replaced(text: str, path: tuple[str, str], present: tuple[Any, Any], value: Mapping[str, Any]) -> str:
+def _replaced(text: str, path: tuple[str, ...], present: tuple[Any, Any], value: Mapping[str, Any]) -> str:
     """Replace the member at a path, in the style that it has."""
     key, node = present
     if node.flow_style:
@@ -90,7 +106,7 @@ def _replaced(text: str, path: tuple[str, str], present: tuple[Any, Any], value:
     return _with_lines(text, present, _lines({path[-1]: value}, key.start_mark.column))
 
 
-def _updated(text: str, path: tuple[str, str], node: Any, value: Mapping[str, Any]) -> str:
+def _updated(text: str, path: tuple[str, ...], node: Any, value: Mapping[str, Any]) -> str:
     """Give a mapping in block style, at a path, other members; those that are equal keep their lines and comments."""
     import yaml  # noqa: PLC0415 - of an extra, which has parsed the text
 
@@ -102,7 +118,18 @@ def _updated(text: str, path: tuple[str, str], node: Any, value: Mapping[str, An
     for key in changed:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         found = _member(_at(root, path), key)
-        if found is not None:
+        if found is None:
+            continue
+        inner = found[1]
+        if (
+            inner.id == "mapping"
+            and inner.value
+            and not inner.flow_style
+            and isinstance(value.get(key), dict)
+            and value[key]
+        ):
+            text = _updated(text, (*path, key), inner, value[key])
+        else:
             text = _with_lines(text, found, _lines({key: value[key]}, column) if key in value else [])
     return text
 

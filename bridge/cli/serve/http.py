@@ -67,7 +67,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     name = name_of(targets, options)
     local, _ = split_targets(targets)
     if inheritance is None:
-        warn_unused_options(ctx, options)
+        warn_unused_options(ctx, targets, options)
     if options.check:
         _serve_here(ctx, targets, options, auth, [], None)
         return

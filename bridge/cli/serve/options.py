@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -10,6 +10,7 @@ import click
 from bridge.cli.options import (
     UpstreamOptions,
     WholeNumber,
+    check_pins,
     count_setting,
     group_setting,
     setting,
@@ -25,11 +26,11 @@ from bridge.cli.serve.limits_options import LimitsOptions
 from bridge.cli.serve.spill_options import SpillOptions
 from bridge.cli.serve.task_options import TaskServeOptions
 from bridge.cli.serve.telemetry_options import TelemetryOptions
-from bridge.cli.serve.tool_search_options import ToolSearchOptions
+from bridge.cli.serve.tool_search_options import CodeOptions, ToolSearchOptions
 from bridge.cli.targets.loading import load_features, server_in, version_of
 from bridge.cli.targets.openapi import lifespan_of
 from bridge.cli.targets.serving import Serving
-from bridge.cli.targets.target import existing_targets, given_targets, split_targets
+from bridge.cli.targets.target import ConfigTarget, existing_targets, given_targets, split_targets
 from bridge.errors import DefinitionError, TargetError
 from bridge.hosting.process import print_message
 
@@ -157,9 +158,18 @@ def targets_of(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     raise click.UsageError(f"a TARGET is missing, such as tools.py{absent}", ctx)
 
 
-def warn_unused_options(ctx: click.Context, options: ServeOptions) -> None:
-    """Warn of options on the command line that have no effect without another one."""
-    telemetry = options.telemetry
+def warn_unused_options(ctx: click.Context, targets: list[Target], options: ServeOptions) -> None:
+    """Warn of options on the command line that have no effect without another one, or with these targets.
+
+    Raises:
+        click.UsageError: There is a lock file, and no server.
+    """
+    check_pins(ctx, targets)
+    telemetry, listing = options.telemetry, options.tool_search.tools
+    is_configured = listing is None and any(isinstance(each, ConfigTarget) for each in targets)
+    has_servers = bool(split_targets(targets)[1])
+    search = listing in {"search", "auto", "code"} or is_configured, "--tools search, auto or code"
+    per_caller = has_servers, "a server whose callers have credentials of their own ('per': 'caller')"
     has_audit_log = telemetry.audit_log is not None
     needed = {
         "log_arguments": (has_audit_log or telemetry.are_calls_logged, "--audit-log or --log-calls always"),
@@ -170,8 +180,19 @@ def warn_unused_options(ctx: click.Context, options: ServeOptions) -> None:
         "team_claim": (bool(options.auth.oauth_issuer), "--oauth-issuer"),
         "team_scope": (bool(options.auth.oauth_issuer), "--oauth-issuer"),
         "limits_claim": (bool(options.auth.oauth_issuer), "--oauth-issuer"),
+        "prefix": (has_servers, "a server, whose name is the prefix"),
+        "always_list": search,
+        "embeddings_model": search,
+        "embeddings_url": (options.tool_search.embeddings_model is not None, "--embeddings-model"),
+        "max_listed_tokens": (listing == "auto" or is_configured, "--tools auto"),
+        **dict.fromkeys(
+            (each.name for each in fields(CodeOptions)), (listing == "code" or is_configured, "--tools code")
+        ),
+        **dict.fromkeys((each.name for each in fields(CredentialOptions)), per_caller),
     }
     if options.transport != "stdio":
+        introspection = options.auth.oauth_introspection_url is not None, "--oauth-introspection-url"
+        needed |= dict.fromkeys(("oauth_client_id", "oauth_client_secret"), introspection)
         needed["event_webhooks"] = (
             options.auth.are_callers_known,
             "--api-keys or --oauth-issuer, since only authenticated callers may name callbacks",

@@ -80,7 +80,7 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
     streams = take_standard_streams()  # before user code can print
     targets = targets_of(ctx, texts, options)
     _note_ignored(ctx, targets)
-    warn_unused_options(ctx, options)
+    warn_unused_options(ctx, targets, options)
     serving = serving_of(targets, options)
     name = name_of(targets, options, serving)
     arguments = [f"--name={options.name}"] if options.name else []

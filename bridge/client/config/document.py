@@ -153,6 +153,11 @@ def blank_comments(text: str) -> str:
     return _TRAILING_COMMA.sub(_blanked, _COMMENT.sub(_blanked, text))
 
 
+def comments(text: str) -> list[str]:
+    """Comments of a text in their order."""
+    return [found[0] for found in _COMMENT.finditer(text) if found["kept"] is None]
+
+
 def repeated_keys(value: Any) -> tuple[str, ...]:
     """Keys that were repeated in the text of an object; empty if unknown."""
     return value.repeated if isinstance(value, JsonObject) else ()

@@ -159,7 +159,7 @@ def task_parts(text: str) -> tuple[str, str, str]:
     Raises:
         DefinitionError: It is no such text.
     """
-    scheme, _, rest = text.partition(":")
+    scheme, _, rest = str(text).partition(":")
     parts = [unquote(each) for each in rest.split("/")]
     if scheme != _SCHEME or len(parts) != _PARTS or not all(parts[:2]):
         raise DefinitionError(f"{text!r} is not the text of a task: it is 'task:SERVER/TOOL/ID'")

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from bridge.signals import hangup_signals
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -30,7 +32,6 @@ POLL_SECONDS = 1.0
 """Seconds between checks for the parent, on systems without a notification of its end."""
 
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_HANGUP = getattr(signal, "SIGHUP", None)
 _END = b"\0"  # not the number of a signal
 _ENDS = frozenset({*_END, *_ENDING_SIGNALS})
 """Bytes that request the shutdown."""
@@ -59,10 +60,8 @@ class Watchdog:
         self._deadline = float("inf")
         self._is_ending = False
         self._wakeup_read, self._wakeup_write = os.pipe()
-        for number in _ENDING_SIGNALS:
+        for number in (*_ENDING_SIGNALS, *hangup_signals()):
             signal.signal(number, lambda *_: self.end())
-        if _HANGUP is not None and signal.getsignal(_HANGUP) is not signal.SIG_IGN:  # as it is by `nohup`
-            signal.signal(_HANGUP, lambda *_: self.end())
         if hasattr(select, "poll"):
             # Python's handlers run in the main thread, which native code may block. The number of each signal with a
             # handler is written to this pipe at once.
