@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _COMPANIONS = ("-wal", "-shm")
+_MIN_BYTES = 512
+"""Bytes of the smallest database: one page of the smallest size."""
 
 
 class ForeignFileError(Exception):
@@ -58,7 +60,9 @@ class FileKind:
         if str(path) == ":memory:" or (path.exists() and not path.is_file()):  # SQLite says what is wrong
             return
         path = Path(os.path.realpath(path))  # SQLite keeps companions beside the file that a link names
-        if path.exists() and path.stat().st_size:
+        if path.exists() and (found_bytes := path.stat().st_size):
+            if found_bytes < _MIN_BYTES:  # SQLite takes some for empty databases
+                raise sqlite3.DatabaseError("file is not a database")
             self._require_own(path, busy_seconds)
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_MODE))
@@ -84,12 +88,13 @@ class FileKind:
         with closing(sqlite3.connect(address, uri=True, timeout=busy_seconds, isolation_level=None)) as connection:
             connection.execute("BEGIN")  # the values are of one moment, though another process may be creating the file
             found, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
-            schema = _schema(connection) if found == 0 else {}
-        if found == self.application_id and version == self.version:
+            schema = _schema(connection) if found in {0, self.application_id} else {}
+        is_like_own = all(schema.get(name, columns) == columns for name, columns in self.schema.items())
+        if found == self.application_id and version == self.version and is_like_own:
             return
         if found == 0 and ((version == 0 and not schema) or (version == self.version and schema == self.schema)):
             return
-        if found == self.application_id or (found == 0 and schema in ({}, self.schema)):
+        if (found == self.application_id and version != self.version) or (found == 0 and schema in ({}, self.schema)):
             raise ForeignFileError("it was written by another version of this package; name a new file", version)
         raise ForeignFileError("it is a database of another program; name a new file", None)
 

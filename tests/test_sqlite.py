@@ -87,6 +87,32 @@ async def test_the_database_of_another_program_is_refused_and_stays_as_it_is(
     assert (bytes_in(tmp_path), path.stat().st_mode) == (before, mode)
 
 
+@pytest.mark.parametrize("content", [b"\n", b"x" * 15, b"SQLite format 3\0", b"x" * 511, b"x" * 5000])
+async def test_a_file_that_is_no_database_is_refused_and_stays_as_it_is(
+    tmp_path: Path, use: Any, content: bytes
+) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    before = path.stat().st_mode
+    with pytest.raises((TaskStoreError, MemoryStoreError), match="file is not a database"):
+        await use(path)
+    assert (bytes_in(tmp_path), path.stat().st_mode) == ({"notes.txt": content}, before)
+
+
+@pytest.mark.parametrize("table", ["task", "message"])
+async def test_a_file_with_our_number_and_other_tables_is_refused(tmp_path: Path, use: Any, table: str) -> None:
+    path = tmp_path / "data.db"
+    await use(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)).fetchall():
+            return  # of the other kind
+        connection.executescript(f"PRAGMA journal_mode = DELETE; DROP TABLE {table}; CREATE TABLE {table} (other)")
+    before = bytes_in(tmp_path)
+    with pytest.raises((TaskStoreError, MemoryStoreError), match="a database of another program"):
+        await use(path)
+    assert bytes_in(tmp_path) == before
+
+
 async def test_a_database_that_another_program_writes_is_refused(tmp_path: Path, use: Any) -> None:
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:

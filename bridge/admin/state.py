@@ -150,10 +150,10 @@ def _key(key: Any) -> Json:
         "profiles": key.profiles,
         "tools": key.tools,
         "scopes": None if key.scopes is None else sorted(key.scopes),
-        "rate": None if limits is None or limits.rate is None else str(limits.rate),
+        "rate": None if limits is None or limits.rate is None else limits.rate.as_json(),
         "concurrency": None if limits is None else limits.concurrency,
         "tasks": None if limits is None else limits.tasks,
-        "bytes": None if limits is None or limits.bytes is None else str(limits.bytes),
+        "bytes": None if limits is None or limits.bytes is None else limits.bytes.as_json("bytes"),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from datetime import UTC, datetime
 from functools import partial
@@ -100,7 +101,8 @@ def command(
     options, (given, waiting) = group_values(ServerOptions, settings), split_words(ctx, words)
     target = chosen_target(ctx, given, options)
     if not waiting:
-        raise click.UsageError("the name of a TOOL is missing", ctx)
+        shown = f"; bridge list {shlex.quote(given)} shows them" if given is not None else ""
+        raise click.UsageError(f"the name of a TOOL is missing{shown}", ctx)
     name, *assignments = waiting
     if assignments and json_text is not None:
         raise click.UsageError("arguments are given either as name=value or as --json", ctx)

@@ -14,6 +14,7 @@ import click
 from bridge.cli.options import Number
 from bridge.cli.reporting import CommandError, logging_option
 from bridge.cli.terminal import table, write_json, write_report
+from bridge.server.limits import Rate
 from bridge.text import clip, with_count
 
 if TYPE_CHECKING:
@@ -148,6 +149,8 @@ def described(state: Json) -> Iterator[str]:
     yield from _section(("CALL", "AGE", "CALLER", "TEAM", "PROGRESS", "ID"), map(_call, state["calls"]))
     teams = [(name, *_team(usage)) for name, usage in state["teams"].items()]
     yield from _section(("TEAM", "CALLS", "ERRORS", "SECONDS", "BYTES", "TOKENS"), teams)
+    limited = [each for each in state["callers"] if each["rate"] or each["bytes"] or each["maxCalls"]]
+    yield from _section(("LIMITS OF", "CALLS", "RATE", "BYTES"), map(_limits, limited))
     yield from _section(("TASK", "TOOL", "STATE", "AGE", "CALLER"), map(_task, state["tasks"]))
     yield from _section(("RECENT", "CALLER", "OUTCOME", "MS", "BYTES", "ID"), map(_record, state["recent"]))
     refusals = [
@@ -194,6 +197,17 @@ def _team(usage: Json) -> tuple[str, ...]:
         f"{value:,}"
         for value in (usage["calls"], errors, usage["seconds"], usage["resultBytes"], usage["estimatedResultTokens"])
     )
+
+
+def _limits(row: Json) -> tuple[str, ...]:
+    calls = str(row["calls"]) if row["maxCalls"] is None else f"{row['calls']} of {row['maxCalls']}"
+    rate = of_bytes = "-"
+    if (found := row["rate"]) is not None:
+        rate = f"{row['rateUsed']:.0%} of {Rate(found['calls'], found['perSeconds'])}"
+    if (found := row["bytes"]) is not None:
+        of_bytes = f"{row['bytesUsed']:.0%} of {Rate(found['bytes'], found['perSeconds']).of_bytes}"
+    name = row["name"] if row["kind"] == "caller" else f"{row['kind']} {row['name']}"
+    return _with_worker(name, row), calls, rate, of_bytes
 
 
 def _task(row: Json) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Resources and prompts of a gateway: local ones, and those of its servers."""
+"""Resources and prompts of a gateway: local ones, and those of its servers; and which servers are missing."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ServerError, ToolError
 from bridge.resources.box import Readable, ResourceBox
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bridge.client.resources import RemoteResources
+    from bridge.client.tool_catalog import ServerStatus
     from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.tools.box import Box
     from bridge.tools.caller import Caller
     from bridge.tools.context import InvocationContext
 
 _logger = logging.getLogger("bridge.gateway")
+_MAX_WARNING_CHARS = 1000
 
 
 class GatewayResources(ResourceBox):
@@ -101,6 +104,30 @@ def missing_notice(servers: Iterable[str]) -> str | None:
     """Return what clients are told of servers that are not listed yet; None for none."""
     missing = ", ".join(map(repr, servers))
     return f"Tools of these servers are missing until they are available: {missing}." if missing else None
+
+
+def require_listed(servers: Iterable[ServerStatus]) -> None:
+    """Check the required servers.
+
+    Raises:
+        ServerError: One of them is not listed.
+    """
+    for each in servers:
+        if each.required and not each.is_listed and each.problem is not None:
+            raise each.problem
+
+
+def warn_of_missing(servers: Iterable[ServerStatus]) -> None:
+    """Log one warning of the servers that are not listed."""
+    servers = tuple(servers)
+    missing = [each for each in servers if not each.is_listed]
+    reasons = ["it is still starting" if each.problem is None else each.problem.failure.reason for each in missing]
+    if len(missing) == 1:
+        _logger.warning("continuing without the server %r until it is available: %s", missing[0].name, reasons[0])
+    elif missing:
+        named = "; ".join(f"{each.name!r}: {reason}" for each, reason in zip(missing, reasons, strict=True))
+        message = "continuing without %d of %d servers until they are available: %s"
+        _logger.warning(message, len(missing), len(servers), clip(named, _MAX_WARNING_CHARS))
 
 
 def merged(box: Box[Any], local: Iterable[Any], remote: Iterable[Any]) -> list[Any]:

@@ -7,6 +7,7 @@ Gateway ── .features ── local tools, resources and prompts, and proxies 
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -21,7 +22,7 @@ from bridge.errors import DefinitionError
 from bridge.events.source import CombinedEvents
 from bridge.gateway.caller_features import ConnectExecutor, GatewayCallerFeatures
 from bridge.gateway.extensions import ForwardedExtensions, GatewayExtensions
-from bridge.gateway.features import GatewayResources, merged, missing_notice
+from bridge.gateway.features import GatewayResources, merged, missing_notice, require_listed, warn_of_missing
 from bridge.gateway.forwarded_headers import forwarded_headers
 from bridge.gateway.handlers import proxy_handlers
 from bridge.gateway.proxy import ProxyExecutor, ProxyReader, ProxyRenderer
@@ -30,13 +31,13 @@ from bridge.gateway.tasks import GatewayTasks
 from bridge.prompts.box import PromptBox
 from bridge.server.caller_features import CallerView
 from bridge.server.features import Features
+from bridge.server.start import Start
 from bridge.skills.source import CombinedSkills
-from bridge.text import clip
 from bridge.tools.annotated_checks import checked
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     import httpx2
@@ -61,8 +62,8 @@ _logger = logging.getLogger("bridge.gateway")
 
 START_SECONDS = 10.0
 """Default time to wait for servers on start, in seconds. Tools of slower servers are added later."""
-
-_MAX_WARNING_CHARS = 1000
+EARLY_SECONDS = 2.0
+"""Seconds after which a gateway that answers early is open, although optional servers are not listed yet."""
 
 _Executor = TypeVar("_Executor")
 
@@ -83,6 +84,8 @@ class Gateway:
             versions before 2026-07-28 whose callers use 2026-07-28.
         max_held_calls: Maximum number of suspended calls.
         start_seconds: Maximum wait for optional servers on opening; tools of slower servers are added later.
+        answers_early: Open without that wait, at most `EARLY_SECONDS` after the required servers are listed; lists wait
+            until `settle` returns, which has to be called then.
         broker: Credentials of the callers, for servers with ``"per": "caller"``. None keeps them in memory.
         sign_in_client: This gateway as a client of its callers' issuer, at which they log in to open the pages on which
             they give credentials; None to use its client ID metadata document.
@@ -105,6 +108,7 @@ class Gateway:
         held_seconds: float = HELD_SECONDS,
         max_held_calls: int = MAX_HELD_CALLS,
         start_seconds: float = START_SECONDS,
+        answers_early: bool = False,
         broker: CredentialBroker | None = None,
         sign_in_client: SignInClient | None = None,
         auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None,
@@ -136,8 +140,8 @@ class Gateway:
         )
         """The provider of the servers' tools, resources and prompts."""
         self._start_seconds = start_seconds
-        self.has_required = False
-        """True once all required servers are listed, while slower optional ones may still be waited for."""
+        self._deadline = 0.0
+        self._start = Start() if answers_early else None
         self._forwards_headers = headers_supplier is not None
         self._suspended_calls = SuspendedCalls(held_seconds=held_seconds, max_held_calls=max_held_calls)
         self._tasks = GatewayTasks(self.provider)
@@ -186,6 +190,7 @@ class Gateway:
             parts=self._parts,
             notice=self._notice,
             narrowed=self._narrowed,
+            start=self._start,
             pages=None if self._connecting is None else self._connecting.pages_if_needed,
         )
 
@@ -230,23 +235,31 @@ class Gateway:
             if self.broker is not None:
                 await self.broker.store.open()
             await self.provider.open(wait=False)
-            with anyio.move_on_after(self._start_seconds):
-                if required := [status.name for status in self.status() if status.required]:
-                    await self.provider.settled(*required)
-                self.has_required = all(status.is_listed for status in self.status() if status.required)
-                await self.provider.settled()
-            if required:
+            self._deadline = anyio.current_time() + self._start_seconds
+            if required := [status.name for status in self.status() if status.required]:
                 await self.provider.settled(*required)
-            _require_listed(self.status())
-            self.has_required = True
+            require_listed(self.status())
+            await self._wait_for_optional(math.inf if self._start is None else EARLY_SECONDS)
+            if self._start is None:
+                warn_of_missing(self.status())
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.aclose()
             raise
 
+    async def _wait_for_optional(self, seconds: float = math.inf) -> None:
+        with anyio.move_on_at(min(self._deadline, anyio.current_time() + seconds)):
+            await self.provider.settled()
+
+    async def settle(self) -> None:
+        """Wait for the optional servers of a gateway that answers early, and end the start; see `Features.start`."""
+        await self._wait_for_optional()
+        warn_of_missing(self.status())
+        if self._start is not None:
+            self._start.end()
+
     async def aclose(self) -> None:
         """Close all connections, and cancel all suspended calls."""
-        self.has_required = False
         self._stop_waiting()
         await self.provider.aclose()
         await self._close_credentials()
@@ -265,6 +278,8 @@ class Gateway:
     def _stop_waiting(self) -> None:
         """End what waits for answers of callers."""
         self._suspended_calls.cancel_all()
+        if self._start is not None:
+            self._start.end()
         if self._connecting is not None:
             self._connecting.questions.close()
 
@@ -366,22 +381,3 @@ def _connecting(broker: CredentialBroker, sign_in_client: SignInClient | None) -
     from bridge.gateway.credentials.connecting import Connecting  # noqa: PLC0415 - only where callers have their own
 
     return Connecting(broker, public_url=broker.public_url, sign_in_client=sign_in_client)
-
-
-def _require_listed(servers: Sequence[ServerStatus]) -> None:
-    """Log one warning of the servers that are not listed.
-
-    Raises:
-        ServerError: One of them is required.
-    """
-    missing = [each for each in servers if not each.is_listed]
-    for each in missing:
-        if each.required and each.problem is not None:
-            raise each.problem
-    reasons = ["it is still starting" if each.problem is None else each.problem.failure.reason for each in missing]
-    if len(missing) == 1:
-        _logger.warning("continuing without the server %r until it is available: %s", missing[0].name, reasons[0])
-    elif missing:
-        named = "; ".join(f"{each.name!r}: {reason}" for each, reason in zip(missing, reasons, strict=True))
-        message = "continuing without %d of %d servers until they are available: %s"
-        _logger.warning(message, len(missing), len(servers), clip(named, _MAX_WARNING_CHARS))

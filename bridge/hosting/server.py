@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from bridge.server.http.app import BridgeApp
     from bridge.server.http.probes import HealthState
+    from bridge.server.start import Start
 
 _logger = logging.getLogger("bridge.hosting")
 
@@ -82,8 +83,12 @@ class Service:
     """Called before the process ends immediately, from any thread."""
     reload: Callable[[], Awaitable[None]] | None = None
     """Reloads the configuration, or raises a `BridgeError`; called on SIGHUP. None if nothing can be reloaded."""
+    start: Start | None = None
+    """The start of other servers, during which requests are served already; None if there are none."""
     is_late: bool = False
     """True if other processes already listen, so that this one accepts connections only when it is ready."""
+    is_successor: bool = False
+    """True if it takes the place of another process, which serves until the start of this one has ended."""
 
 
 class HttpServer(BackgroundServer):
@@ -158,10 +163,14 @@ class HttpServer(BackgroundServer):
         with self._opening:
             if self._service.lifespan is not None:
                 await self._stack.enter_async_context(self._service.lifespan())
+            if self._service.start is not None and self._service.is_successor:
+                await self._service.start.ended()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drain and close."""
         service_manager().stopping()
+        if self._service.start is not None:
+            self._service.start.end()
         if not (self.ending.is_drain and self._operations.has_started):
             self._app.shutdown()
             await super().shutdown(sockets)

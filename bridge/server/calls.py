@@ -151,8 +151,10 @@ class Calls:
         """Return the maximum length of the result of a name; None for no limit."""
         return None if self._max_result_bytes is None else self._max_result_bytes(name)
 
-    def write_produced(self, name: str, wire: Json, write: Callable[[Json], _Written]) -> _Written:
-        """Write the result of `produce`, given as JSON, and count its bytes.
+    def write_produced(
+        self, name: str, wire: Json, write: Callable[[Json], _Written], request_id: str | None
+    ) -> _Written:
+        """Write the result of `produce`, given as JSON, and count its bytes; the arguments are as for `write_result`.
 
         Raises:
             ProtocolError: It is over the limit of the results of this name, or cannot be sent.
@@ -162,7 +164,7 @@ class Calls:
         try:
             written = write(wire)
         except Exception as error:  # noqa: BLE001 - answered without its text
-            raise failed(name, error) from None
+            raise failed(name, error, request_id) from None
         if max_bytes is not None:
             from bridge.server.limits.accounts import excess_bytes  # noqa: PLC0415 - only with limits
 

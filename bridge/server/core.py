@@ -306,8 +306,13 @@ class ServerCore(Calls, EventPublisher):
         return access.sees_all or self._may_be_more or any(map(access.shows, box))
 
     @property
+    def is_starting(self) -> bool:
+        """True while the lists are not complete, because servers behind this one start."""
+        return (start := self.features.start) is not None and not start.is_over
+
+    @property
     def _may_be_more(self) -> bool:
-        return self.features.caller_features is not None and self.features.caller_features.may_be_more
+        return self.is_starting or ((found := self.features.caller_features) is not None and found.may_be_more)
 
     @cached_property
     def tasks(self) -> Tasks:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bridge.server.forwarded import ForwardedCall
     from bridge.server.lists.search import SearchedTools
     from bridge.server.methods.method import Era, Method
+    from bridge.server.start import Start
     from bridge.tools.session import SessionState
     from bridge.types import Json, Step
 
@@ -79,20 +80,30 @@ class Dispatch:
             call = methods["tools/call"]
             responders[call] = _CallsOfFoundTools(core, core.views.search, responders[call])
 
+        self._others = ExtensionRequests(core, methods)
+        other = make(self._others, seal)
+
+        def now(method: Method, responder: Planner) -> Planner:
+            start = core.features.start
+            if start is None or start.is_over or not method.waits_for_start:
+                return responder
+            return _DuringStart(start, method, responder)
+
         def of(era: Era) -> dict[str, Planner]:
             return {
-                method.name: each
+                method.name: now(method, each)
                 for method, each in responders.items()
                 if era in method.eras and (has_sessions or not method.needs_session) and method.is_served
             }
 
         def serve() -> None:
             self._handshake, self._modern = of("handshake"), of("modern")
+            self._other = now(self._others, other)
 
         serve()
         core.on_features(serve)
-        self._others = ExtensionRequests(core, methods)
-        self._other = make(self._others, seal)
+        if core.features.start is not None:
+            core.features.start.on_end(serve)
         self._running = core.running
         self._envelopes = ModernEnvelopes()
         self._stamp: Json = {SERVER_INFO_KEY: core.implementation}
@@ -195,6 +206,46 @@ class Planner(Protocol):
     def refuse(self, exchange: ServedExchange, error: ProtocolError) -> bytes:
         """Return the answer to a request that is not run."""
         ...
+
+
+class _DuringStart:
+    """Lets requests wait for the end of a start, but those of what is listed.
+
+    What the caller does not see waits like a name that does not exist, so that times do not show it.
+    """
+
+    def __init__(self, start: Start, method: Method, responder: Planner) -> None:
+        self._start = start
+        self._method = method
+        self._responder = responder
+        self.refuse = responder.refuse
+
+    def plan(self, exchange: ServedExchange) -> bytes | ServedExchange:
+        """Return the answer, or the exchange if it has to be run."""
+        target = self._method.target(exchange.params, exchange.access, exchange.origin.caller)
+        if self._start.is_over or (target is not None and target.name is not None):
+            return self._responder.plan(exchange)
+        exchange.responder = self
+        return exchange
+
+    def start(self, exchange: ServedExchange, step: Step) -> bytes | None:  # noqa: ARG002 - the protocol's
+        """Start nothing."""
+        return None
+
+    def send_at_once(self, exchange: ServedExchange, receive: Callable[[bytes | None], None]) -> None:
+        """Send nothing."""
+
+    async def run(self, exchange: ServedExchange) -> tuple[bytes, int]:
+        """Run an exchange after the start; return the answer and its JSON-RPC error code, 0 for a result."""
+        await self._start.ended()
+        planned = self._responder.plan(exchange)
+        if isinstance(planned, bytes):
+            return planned, planned.code if isinstance(planned, ErrorAnswer) else 0
+        return await exchange.responder.run(exchange)
+
+    def session_state(self, exchange: ServedExchange) -> SessionState | None:
+        """Return the state of the session of an exchange; None if its client has none."""
+        return self._method.session_states.of(exchange)
 
 
 class _CallsOfFoundTools:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bridge.server.composition.surrounded import Part
     from bridge.server.forwarded import ForwardedRequests, ForwardedTasks
     from bridge.server.http.pages import Pages
+    from bridge.server.start import Start
     from bridge.skills.skill import Skill
     from bridge.skills.source import Skills
     from bridge.tools.lifespan import Lifespan
@@ -109,6 +110,8 @@ class Features(FeatureSource):
     narrowed: Narrowed | None = field(default=None, compare=False)
     """Returns the tasks, extensions and notice of some servers and their tools, which a profile has in place of these;
     None if they are of no other server."""
+    start: Start | None = field(default=None, compare=False)
+    """The start of other servers, during which the lists are not complete; None if they always are."""
     pages: Pages | None = None
     """Web pages that are served over HTTP beside the endpoint; None if there are none."""
 
@@ -343,6 +346,7 @@ def joined(features: Features, others: list[Features]) -> Features:
         skills=skills[0].beside(skills[1:]) if skills else None,
         events=events[0].beside(events[1:]) if events else None,
         pages=next((each.pages for each in others if each.pages is not None), None),
+        start=next((each.start for each in others if each.start is not None), None),
         extensions=_AllExtensions(tuple(each.extensions for each in others)),
         forwarded=next((each.forwarded for each in others if each.forwarded is not None), None),
         mounted_lifespans=tuple(dict.fromkeys(lifespans)),
@@ -353,7 +357,15 @@ def joined(features: Features, others: list[Features]) -> Features:
 
 def with_extensions(features: Features, extensions: Extensions) -> Features:
     """Return features with further extensions, before their own."""
-    return replace(features, extensions=_AllExtensions((extensions, features.extensions)))
+    changed = replace(features, extensions=_AllExtensions((extensions, features.extensions)))
+    if (inner := features.narrowed) is None:
+        return changed
+
+    def narrowed(has: Callable[[str], bool], tools: ToolBox) -> Mapping[str, Any]:
+        found = inner(has, tools)
+        return {**found, "extensions": _AllExtensions((extensions, found.get("extensions", features.extensions)))}
+
+    return replace(changed, narrowed=narrowed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,21 +37,11 @@ class UnmatchedNames:
         self._servers = tuple(servers)
         self._sources = sources
         self._reported: list[frozenset[str]] = [frozenset()] * len(sources)
-        self._is_held = False
-
-    def hold(self) -> None:
-        """Suppress warnings until `release`, while tools are being loaded."""
-        self._is_held = True
-
-    def release(self) -> None:
-        """Check names now, and enable warnings."""
-        self._is_held = False
-        self.check()
 
     def check(self) -> None:
-        """Warn of names that match nothing."""
+        """Warn of names that match nothing, unless more tools are about to be listed."""
         names = {name for server in self._servers for name in server.features.names}
-        if self._is_held or not names:
+        if not names or any(server.is_starting for server in self._servers):
             return
         for number, (patterns, logger, warning) in enumerate(self._sources):
             found = frozenset(each for each in patterns() if not any(matches((each,), name) for name in names))
@@ -61,8 +51,11 @@ class UnmatchedNames:
 
     @contextmanager
     def watching(self, changes: Changes) -> Iterator[None]:
-        """Context in which names are checked now and on changes of the tools."""
+        """Context in which names are checked now, at the end of a start, and on changes of the tools."""
         self.check()
+        for server in self._servers:
+            if server.features.start is not None:
+                server.features.start.on_end(self.check)
         end = changes.listen(lambda _: self.check())
         try:
             yield

@@ -18,9 +18,9 @@ from anyio import CancelScope, Event, create_task_group, get_cancelled_exc_class
 
 from bridge.errors import DefinitionError
 from bridge.tools.executors import FunctionExecutor, lifespan_of_function, part_of_context
-from bridge.tools.schema.annotations import python_signature
+from bridge.tools.schema.annotations import python_signature, unwrap_function
 from bridge.tools.schema.parameters import Depends, dependency_in, injected_attribute
-from bridge.tools.schema.signature import annotations_of, source_of, unwrap_function
+from bridge.tools.schema.signature import annotations_of, source_of
 from bridge.tools.thread_context import ThreadContext
 from bridge.tools.threads import run_in_thread
 

@@ -22,8 +22,8 @@ from bridge.errors import BridgeError, DefinitionError
 from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.lifespan import Lifespan, lifespan_in
 from bridge.tools.results import ResultWriter
-from bridge.tools.schema.annotations import python_signature
-from bridge.tools.schema.signature import source_of, unwrap_function
+from bridge.tools.schema.annotations import python_signature, unwrap_function
+from bridge.tools.schema.signature import source_of
 from bridge.tools.thread_context import ThreadContext
 from bridge.tools.threads import run_in_thread
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import date, datetime
+from fractions import Fraction
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,18 +36,37 @@ def _check_pattern(text: str, pattern: str) -> None:
         adapter.validate_python(text)
 
 
+def _check_date(text: str) -> None:
+    if date.fromisoformat(text).isoformat() != text:
+        raise ValueError("a date of ISO 8601 that RFC 3339 does not have")
+
+
 def _check_time(text: str) -> None:
     if datetime.fromisoformat(text).tzinfo is None:
         raise ValueError("no time zone")
+    _check_date(text[:10])
 
 
 FORMATS: Mapping[str, tuple[Callable[[str], object], str]] = {
-    "date": (date.fromisoformat, "a date such as 2026-01-31"),
+    "date": (_check_date, "a date such as 2026-01-31"),
     "date-time": (_check_time, "a time such as 2026-01-31T12:00:00Z"),
     "uri": (AnyUrl, "a URI such as https://example.com"),
     "email": (lambda text: _check_pattern(text, r"^[^@\s]+@[^@\s]+$"), "an address such as ada@example.com"),
 }
 """Formats of text, each with a function that raises a ValueError, and a description."""
+
+
+_NUMBER_LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_LIMITS = {
+    **dict.fromkeys(("minimum", "minLength", "minItems"), "at least"),
+    **dict.fromkeys(("maximum", "maxLength", "maxItems"), "at most"),
+    "exclusiveMinimum": "more than",
+    "exclusiveMaximum": "less than",
+}
+
+
+def _exact(number: float) -> Fraction:
+    return Fraction(number if isinstance(number, int) else repr(number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +103,7 @@ class FormField:
     def _accepts(self, value: Any) -> bool:
         if self.kind == "array":
             is_list = isinstance(value, list) and self._is_within(len(value), "minItems", "maxItems")
-            return is_list and not (self.choices and not all(map(self._is_choice, value)))
+            return is_list and (not self.choices or all(map(self._is_choice, value))) and self._is_distinct(value)
         if self.choices:
             return self._is_choice(value)
         match self.kind:
@@ -95,7 +115,7 @@ class FormField:
                 is_whole = isinstance(value, int) and not isinstance(value, bool)
                 is_float = isinstance(value, float) and isfinite(value)
                 is_number = is_whole or (is_float and (kind == "number" or value.is_integer()))  # 1.0 is an integer
-                is_kind = is_number and self._is_within(value, "minimum", "maximum")
+                is_kind = is_number and self._is_within(value, "minimum", "maximum") and self._is_in_steps(value)
             case "object":
                 is_kind = isinstance(value, dict)
             case _:
@@ -123,14 +143,26 @@ class FormField:
         low, high = self._number(least), self._number(most)
         return (low is None or amount >= low) and (high is None or amount <= high)
 
+    def _is_in_steps(self, number: float) -> bool:
+        """Check the keywords of JSON Schema for numbers that MCP's forms do not have, and servers send nevertheless."""
+        above, below, step = map(self._number, ("exclusiveMinimum", "exclusiveMaximum", "multipleOf"))
+        is_between = (above is None or number > above) and (below is None or number < below)
+        return is_between and (not step or _exact(number) % _exact(step) == 0)
+
+    def _is_distinct(self, values: Sequence[Any]) -> bool:
+        is_set = self.schema.get("uniqueItems") is True
+        return not is_set or len({json.dumps(each, sort_keys=True) for each in values}) == len(values)
+
     def _number(self, key: str) -> float | None:
         value = self.schema.get(key)
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+        return value if is_number else None
 
     def expected(self) -> str:
         """Describe the accepted values."""
         if self.choices:
-            several = f"choices separated by commas{self._limits('minItems', 'maxItems')}"
+            different = "different " if self.schema.get("uniqueItems") is True else ""
+            several = f"{different}choices separated by commas{self._limits('minItems', 'maxItems')}"
             return several if self.kind == "array" else "one of the choices"
         form, pattern = self.schema.get("format"), self.schema.get("pattern")
         match self.kind:
@@ -138,24 +170,21 @@ class FormField:
                 expected = FORMATS[form][1]
             case "string":
                 matching = f" matching {clip(pattern)}" if isinstance(pattern, str) else ""
-                expected = f"text{self._limits('minLength', 'maxLength', ' characters')}{matching}"
+                expected = f"text{self._limits('minLength', 'maxLength', unit=' characters')}{matching}"
             case "boolean":
                 expected = "yes or no"
             case "integer" | "number" as kind:
-                expected = {"integer": "a whole number", "number": "a number"}[kind] + self._limits(
-                    "minimum", "maximum"
-                )
+                expected = {"integer": "a whole number", "number": "a number"}[kind] + self._limits(*_NUMBER_LIMITS)
+                if (step := self._number("multipleOf")) is not None:
+                    expected += f" in steps of {clip(str(step), 30)}"
             case "array" | "object" as kind:
                 expected = f"JSON of an {kind}"
             case _:
                 expected = "JSON"
         return expected
 
-    def _limits(self, least: str, most: str, unit: str = "") -> str:
-        limits = [
-            f"{word} {clip(str(limit), 30)}" for word, key in (("at least", least), ("at most", most))
-            if (limit := self._number(key)) is not None
-        ]  # fmt: skip
+    def _limits(self, *keys: str, unit: str = "") -> str:
+        limits = [f"{_LIMITS[key]} {clip(str(limit), 30)}" for key in keys if (limit := self._number(key)) is not None]
         return f" of {' and '.join(limits)}{unit}" if limits else ""
 
 
@@ -181,6 +210,8 @@ def choices_of(schema: Mapping[str, Any]) -> list[Choice]:
         branches = schema.get(key)
         if isinstance(branches, list) and all(isinstance(each, dict) and "const" in each for each in branches):
             return [Choice(each["const"], _label(each.get("title"), each["const"])) for each in branches]
+    if "const" in schema:
+        return [Choice(schema["const"], _label(schema.get("title"), schema["const"]))]
     values, names = schema.get("enum"), schema.get("enumNames")
     if not isinstance(values, list):
         return []

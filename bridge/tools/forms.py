@@ -35,6 +35,13 @@ _FIELDS = (
 _FORM = (
     "give a type (str, bool, an Enum, a dataclass, a pydantic model), a list of texts to choose from, or a JSON Schema"
 )
+_CHOICES = frozenset({"enum", "oneOf", "anyOf"})
+_UNCHECKED = frozenset({
+    "$ref", "$dynamicRef", "allOf", "not", "if", "dependentRequired", "dependentSchemas", "dependencies",
+    "patternProperties", "propertyNames", "minProperties", "maxProperties", "prefixItems", "contains",
+    "unevaluatedProperties", "unevaluatedItems",
+})  # fmt: skip
+"""Keywords of JSON Schema that restrict values, and that no form of MCP has."""
 _MAX_PROBLEMS = 5
 _MAX_PROBLEM_CHARS = 500
 
@@ -88,8 +95,8 @@ class Form:
         """
         try:
             return _form_of_schema(to_json(schema))
-        except ValueError:  # it cannot be written as JSON
-            return cls._checked(schema)
+        except ValueError as error:
+            raise FormError(f"{short_repr(schema)} cannot be written as JSON; {_FORM}") from error
 
     @classmethod
     def _checked(cls, schema: Mapping[str, Any]) -> Form:
@@ -102,8 +109,9 @@ class Form:
             )
         for name, each in properties.items():
             _check_property(name, each)
+        _check_keywords("a form", schema, _UNCHECKED | _CHOICES)
         required = schema.get("required", [])
-        if not isinstance(required, list | tuple) or not all(name in properties for name in required):
+        if not isinstance(required, list) or not all(isinstance(name, str) and name in properties for name in required):
             raise FormError(f'"required" of a form must be a list of its fields, not {short_repr(required)}')
         return cls.received(schema)
 
@@ -111,7 +119,8 @@ class Form:
     def received(cls, schema: Mapping[str, Any]) -> Form:
         """Return the form of another server's question; its fields are checked as far as they are MCP's."""
         fields = cache(lambda: form_fields(schema))
-        return cls(schema, lambda content: _read_fields(fields(), content))
+        is_closed = schema.get("additionalProperties") is False
+        return cls(schema, lambda content: _read_fields(fields(), content, is_closed=is_closed))
 
     def read(self, content: Mapping[str, Any] | None) -> Any:
         """Return the data of an accepted form: a value of its type, or the content for a JSON Schema.
@@ -131,7 +140,6 @@ def _form_of_schema(text: bytes) -> Form:
 @lru_cache(256)
 def _form_of_type(kind: Any) -> Form:
     from bridge.tools.schema.generator import (  # noqa: PLC0415 - only needed for forms of types
-        SCHEMA_ERRORS,
         internal_schema,
         public_schema,
         schema_error_text,
@@ -141,8 +149,9 @@ def _form_of_type(kind: Any) -> Form:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
         schema: Json = inlined(public_schema(internal_schema(adapter)))
-    except SCHEMA_ERRORS as error:
-        raise FormError(f"{kind!r} cannot be a form: {schema_error_text(error)}; {_FORM}") from error
+    except Exception as error:
+        # Beside pydantic's errors, there are those of its hooks in the type, and of a value that is no type.
+        raise FormError(f"{short_repr(kind)} cannot be a form: {schema_error_text(error)}; {_FORM}") from error
     is_scalar = schema.get("type") != "object"
     if is_scalar:
         schema = {"type": "object", "properties": {VALUE: schema}, "required": [VALUE]}
@@ -160,6 +169,8 @@ def _form_of_type(kind: Any) -> Form:
     except FormError as error:
         raise FormError(f"{kind!r} cannot be a form: {error}") from None
 
+    choices = [each for each in form_fields(form) if each.choices]
+
     def read(content: Mapping[str, Any]) -> Any:
         given = {
             name: int(value) if isinstance(value, float) and value.is_integer() else value
@@ -170,11 +181,13 @@ def _form_of_type(kind: Any) -> Form:
         if is_scalar and VALUE not in given:
             raise MisfitError(f"{VALUE}: is required")
         try:
-            return adapter.validate_json(to_json(given[VALUE] if is_scalar else given), strict=True)
+            data = adapter.validate_json(to_json(given[VALUE] if is_scalar else given), strict=True)
         except ValidationError as error:
             raise MisfitError(_problems(error, [VALUE] if is_scalar else [])) from error
         except ValueError as error:
             raise MisfitError(f"it cannot be written as JSON: {error}") from error
+        _read_fields([each for each in choices if each.name in given], given)  # pydantic takes true for the choice 1
+        return data
 
     return Form(form, read)
 
@@ -194,6 +207,13 @@ def _carried(schema: Json) -> Json:
     return schema
 
 
+def _check_keywords(what: str, schema: Mapping[str, Any], unchecked: frozenset[str] = _UNCHECKED) -> None:
+    if unchecked := unchecked & schema.keys():
+        raise FormError(
+            f"{min(unchecked)!r} of {what} cannot be checked; leave it out, and check the answer in the tool"
+        )
+
+
 def _check_property(name: object, schema: Any) -> None:
     """Raise an error for a field that MCP cannot carry.
 
@@ -204,9 +224,14 @@ def _check_property(name: object, schema: Any) -> None:
     if not isinstance(name, str) or not isinstance(schema, dict):
         raise FormError(f"the field {name!r} of a form has the schema {short_repr(schema)}; {_FIELDS}")
     is_choice = bool(choices) and (kind is None or kind in _SCALARS)
-    if not (is_choice or kind in _SCALARS or (kind == "array" and choices)):
-        what = "a list without choices" if kind == "array" else f"of the type {kind!r}" if kind else short_repr(schema)
+    is_free = kind in _SCALARS and not schema.keys() & _CHOICES
+    if not (is_choice or is_free or (kind == "array" and choices)):
+        is_typed = kind is not None and kind not in _SCALARS
+        what = (
+            "a list without choices" if kind == "array" else f"of the type {kind!r}" if is_typed else short_repr(schema)
+        )
         raise FormError(f"the field {name!r} of a form is {what}; {_FIELDS}")
+    _check_keywords(f"the field {name!r}", schema)
     pattern = schema.get("pattern")
     if pattern is not None and (not isinstance(pattern, str) or compiled_pattern(pattern) is None):
         raise FormError(
@@ -215,8 +240,9 @@ def _check_property(name: object, schema: Any) -> None:
         )
 
 
-def _read_fields(fields: Sequence[FormField], content: Mapping[str, Any]) -> dict[str, Any]:
-    problems = []
+def _read_fields(fields: Sequence[FormField], content: Mapping[str, Any], *, is_closed: bool = False) -> dict[str, Any]:
+    known = {field.name for field in fields}
+    problems = [f"{clip(name)}: is not asked for" for name in content if is_closed and name not in known]
     for field in fields:
         value = content.get(field.name)
         if value is None and (field.name not in content or not field.is_required):

@@ -255,7 +255,7 @@ def function_tool(function: Callable[..., Any], settings: ToolSettings | None = 
     settings = settings or settings_of(function) or _PLAIN
     signature = signature_of(function, settings.namespace, settings.extra_arguments)
     name = settings.name or name_of(function)
-    writer = ResultWriter(name, signature.return_annotation)
+    writer = ResultWriter(name, signature.return_annotation, local_names=signature.local_names)
     return Tool(
         ToolSpecification(
             name=name,

@@ -28,7 +28,7 @@ from bridge.tools.arguments.coercion import paths_of_non_finite
 from bridge.tools.calls import ToolExecutionResult
 from bridge.tools.content import Block, File, Text
 from bridge.tools.schema.annotations import bare_type, union_members
-from bridge.tools.schema.generator import SCHEMA_ERRORS, TOP_LEVEL, output_schema
+from bridge.tools.schema.generator import SCHEMA_ERRORS, TOP_LEVEL, completed, output_schema
 from bridge.tools.specification import _EMPTY
 
 if TYPE_CHECKING:
@@ -73,9 +73,11 @@ class ResultWriter:
     write: Callable[[Any], ToolExecutionResult]
     write_json: Callable[[Any], bytes | ToolExecutionResult]
 
-    def __init__(self, tool_name: str, annotation: Any, noun: str = "tool") -> None:
+    def __init__(
+        self, tool_name: str, annotation: Any, noun: str = "tool", *, local_names: Mapping[str, Any] | None = None
+    ) -> None:
         self._tool, self._noun = tool_name, noun
-        self._annotation = annotation
+        self._annotation, self._local_names = annotation, local_names
         self.output_schema = None
         self.write_json = self._text_as_json
         if annotation is inspect.Signature.empty:
@@ -93,7 +95,7 @@ class ResultWriter:
     def _declare(self, annotation: Any) -> bool:
         """Prepare the adapter and output schema of a declared type; return False if no schema restricts its values."""
         try:
-            self._adapter = _adapter(annotation)
+            self._adapter = completed(_adapter(annotation), self._local_names)
             schema = output_schema(self._adapter)
         except SCHEMA_ERRORS:  # no output schema; the value may still be serializable
             return False

@@ -83,9 +83,11 @@ async def test_the_state_has_servers_calls_with_progress_limits_keys_and_recent_
         assert (limits["ada"]["calls"], limits["ada"]["maxCalls"], limits["ada"]["kind"]) == (1, 20, "caller")
         assert limits["data"]["kind"] == "team"
         assert 0 < limits["data"]["rateUsed"] < 1
-        assert limits["ada"]["bytes"] == "52428800 in 3600 s"
+        of_bytes = {"bytes": 52428800, "perSeconds": 3600.0}
+        assert limits["ada"]["bytes"] == of_bytes
         keys = [tuple(each[of] for of in ("name", "team", "rate", "tasks", "bytes")) for each in state["keys"]]
-        assert keys == [("ada", "data", "1000 in 60 s", 30, "52428800 in 3600 s"), ("root", None, None, None, None)]
+        rate = {"calls": 1000, "perSeconds": 60.0}
+        assert keys == [("ada", "data", rate, 30, of_bytes), ("root", None, None, None, None)]
         assert gateway.act("cancel", call=call["id"]).json() == {"done": True}
     last = gateway.state_when(lambda state: not state["calls"])
     assert last["recent"][0]["request_id"] == call["id"] or last["recent"][1]["request_id"] == call["id"]

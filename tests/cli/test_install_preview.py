@@ -1,4 +1,4 @@
-"""What `bridge install` says before it writes: comments that go, and packages that are missing."""
+"""Warnings of `bridge install` before it writes: comments that go, and packages that are missing."""
 
 from __future__ import annotations
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import forks
-from tests.admin.board import OPERATOR_KEY, board
+from tests.admin.board import ADA_KEY, OPERATOR_KEY, board
 from tests.cli.pseudo_terminal import Terminal
 from tests.processes import ROOT
+from tests.server.auth.guarded import talking
+from tests.server.http_server import request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +43,32 @@ def test_the_tables_are_written_once_where_there_is_no_terminal(gateway: Board) 
     row = next(line for line in lines if line.startswith("tools "))
     assert row.split()[1] == "ready"
     assert "command not found" in next(line for line in lines if line.startswith("gone "))
+
+
+def test_limits_in_use_are_shown_in_units(gateway: Board) -> None:
+    with talking("modern", gateway.origin, ADA_KEY) as ada:
+        assert "result" in ada.ask(request("tools/list"))
+    lines = top(gateway.admin_origin).stdout.splitlines()
+    row = next(line for line in lines if line.startswith("ada ") and "MiB" in line)
+    assert row.split() == [
+        "ada",
+        "0",
+        "of",
+        "20",
+        "0%",
+        "of",
+        "1000",
+        "in",
+        "60",
+        "s",
+        "0%",
+        "of",
+        "50",
+        "MiB",
+        "in",
+        "1",
+        "h",
+    ]
 
 
 def test_the_whole_state_is_json(gateway: Board) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +18,16 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult, TextContent
 
+from tests import forks
+from tests.cli.conftest import Process
 from tests.client.conftest import SERVED, reports
 from tests.gateway.conftest import write_config
 from tests.interop.counterpart import MODERN
-from tests.ports import free_port
 from tests.processes import ROOT, serving
-from tests.server.http_server import modern, modern_headers, request
+from tests.server.auth.guarded import talking
+from tests.server.http_server import call as tool_call
+from tests.server.http_server import initialize
+from tests.server.stdio_process import StdioProcess
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -256,26 +260,28 @@ async def test_a_gateway_says_which_servers_are_missing_at_its_start(tmp_path: P
             assert client.instructions == f"Count.\n\n{missing}"
 
 
-async def test_a_server_that_hangs_at_the_start_delays_no_call_of_another(tmp_path: Path) -> None:
-    asleep = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]}
+@pytest.mark.parametrize("kind", ["modern", "handshake", "sse", "stdio"])
+def test_a_server_that_hangs_at_the_start_delays_no_session_and_no_call_of_another(kind: str, tmp_path: Path) -> None:
+    asleep = {
+        "command": sys.executable,
+        "args": ["-c", "import sys; sys.stdin.read()"],
+        "connectTimeoutSeconds": 3600,
+    }
     config = write_config(tmp_path / "mcp.json", calc={**served_entry(), "required": True}, asleep=asleep)
-    port = free_port()
-    options = ("--transport", "http", "--port", str(port), "--start-wait", "3600")
-    message = modern(request("tools/call", {"name": "calc_add", "arguments": {"a": 1, "b": 2}}))
-    with anyio.fail_after(DEADLINE_SECONDS):
-        async with (
-            await anyio.open_process([sys.executable, *SERVE, config, *options], cwd=ROOT, stderr=None) as process,
-            httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
-        ):
+    options, message = ("--start-wait", "3600"), tool_call("calc_add", {"a": 1, "b": 2}) | {"id": 7}
+    if kind == "stdio":
+        with StdioProcess(command=[*SERVE, config, *options]) as peer:
+            assert "'asleep'" in peer.answer(initialize())["result"]["instructions"]
+            answer = peer.answer(message)
+    else:
+        with forks.popen([*SERVE, config, *options, *HTTP], cwd=ROOT, env=os.environ) as popen:
+            process = Process(popen)
             try:
-                answer = None
-                while answer is None:
-                    with suppress(httpx2.ConnectError):
-                        answer = await client.post("/mcp", json=message, headers=modern_headers(message))
-                assert answer.json()["result"]["content"][0]["text"] == "3"
-                assert (await client.get("/readyz")).json() == {"ready": True, "missing": []}
+                with talking(kind, process.url().removesuffix("/mcp"), "none") as client:
+                    answer = client.ask(message)
             finally:
-                process.send_signal(signal.SIGTERM)
+                assert process.end(signal.SIGTERM) == 0
+    assert answer["result"]["content"][0]["text"] == "3"
 
 
 async def test_a_gateway_that_is_asked_to_end_ends_its_servers_with_all_that_they_started(reports: Reports) -> None:

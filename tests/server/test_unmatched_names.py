@@ -8,7 +8,9 @@ import pytest
 from bridge.server import Profile, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.auth.guards import AuthGuards
+from bridge.server.features import Features
 from bridge.server.server import Server
+from bridge.server.start import Start
 from bridge.server.unmatched_names import unmatched_auth_names
 from bridge.tools.toolbox import ToolBox
 from tests.server.auth.guarded import ADA, add, delete_all, toolbox, whoami
@@ -55,13 +57,14 @@ def test_where_there_are_no_tools_yet_nothing_is_said(told: Callable[[], list[st
     assert told() == [OF_SCOPE, OF_KEY]
 
 
-def test_while_more_tools_are_to_come_nothing_is_said(told: Callable[[], list[str]]) -> None:
-    unmatched = unmatched_auth_names(auth(), Server(toolbox(), name="tools"))
-    unmatched.hold()
-    unmatched.check()
-    assert told() == []
-    unmatched.release()
-    assert told() == [OF_SCOPE, OF_KEY]
+@pytest.mark.anyio
+async def test_while_more_tools_are_to_come_nothing_is_said(told: Callable[[], list[str]]) -> None:
+    start = Start()
+    server = Server(Features(tools=toolbox(), start=start), name="tests")
+    with unmatched_auth_names(auth(), server).watching(server.changes):
+        assert told() == []
+        start.end()
+        assert told() == [OF_SCOPE, OF_KEY]
 
 
 @pytest.mark.anyio

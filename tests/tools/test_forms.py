@@ -125,6 +125,11 @@ def test_without_fields_the_answer_is_empty() -> None:
         assert (form.schema, form.read(None)) == ({"type": "object", "properties": {}}, {})
 
 
+def field_form(schema: object, **others: object) -> dict[str, object]:
+    """A form with one field."""
+    return {"type": "object", "properties": {"a": schema}, **others}
+
+
 DICT_FORM = {
     "type": "object",
     "properties": {
@@ -165,6 +170,20 @@ DICT_FORM = {
         (DICT_FORM, {"sure": True, "color": "Red"}, "color: expected one of the choices"),
         (DICT_FORM, {"sure": True, "tags": ["c"]}, "tags: expected choices"),
         (DICT_FORM, {"sure": True, "tags": "a"}, "tags: expected choices"),
+        (Level, {"value": True}, "value: expected one of the choices, not true"),
+        (Literal[True], {"value": 1}, "value: "),
+        (field_form({"type": "integer", "exclusiveMinimum": 0}), {"a": 0}, "a: expected a whole number of more than 0"),
+        (field_form({"type": "number", "exclusiveMaximum": 9}), {"a": 9}, "a: expected a number of less than 9"),
+        (field_form({"type": "number", "multipleOf": 0.1}), {"a": 0.25}, "a: expected a number in steps of 0.1"),
+        (field_form({"type": "boolean", "const": True}), {"a": False}, "a: expected one of the choices, not false"),
+        (field_form({"type": "string", "format": "date"}), {"a": "20260131"}, "a: expected a date"),
+        (field_form({"type": "string", "format": "date-time"}), {"a": "20260131T120000Z"}, "a: expected a time"),
+        (
+            field_form({"type": "array", "items": {"enum": ["a"]}, "uniqueItems": True}),
+            {"a": ["a", "a"]},
+            "a: expected different choices",
+        ),
+        (field_form({"type": "string"}, additionalProperties=False), {"a": "", "force": 1}, "force: is not asked for"),
     ],
 )
 def test_an_answer_of_another_type_does_not_fit(given_form: Any, content: Any, problem: str) -> None:
@@ -181,6 +200,14 @@ def test_what_fits_a_schema_is_the_content_itself() -> None:
 
 class Nested(BaseModel):
     inner: Sure
+
+
+class Broken:
+    """A type whose hook for pydantic raises an error."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> object:
+        raise KeyError("no schema today")
 
 
 class Patterned(BaseModel):
@@ -209,6 +236,14 @@ class Patterned(BaseModel):
         ({"type": "object", "properties": {"a": {"type": ["string", "null"]}}}, ["of the type"]),
         ({"type": "object", "properties": {}, "required": ["a"]}, ['"required"']),
         ({"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=a)"}}}, ["look-around"]),
+        (Annotated[str, Field(pattern="(?=a)")], ["look-around"]),
+        (Sure(sure=True), ["Sure(sure=True)", "cannot be a form"]),
+        (Broken, ["Broken", "no schema today"]),
+        (field_form({"type": "string", "enum": []}), ["the field 'a'", "'enum': []"]),
+        (field_form({"type": "string", "enum": [object()]}), ["cannot be written as JSON"]),
+        (field_form({"type": "string"}, required=[{}]), ['"required"']),
+        (field_form({"type": "string", "not": {"const": "a"}}), ["'not' of the field 'a'", "in the tool"]),
+        (field_form({"type": "string"}, anyOf=[{"required": ["a"]}]), ["'anyOf' of a form"]),
     ],
 )
 def test_what_no_form_can_carry_is_refused_with_the_remedy(given_form: Any, words: list[str]) -> None:

@@ -116,6 +116,7 @@ def serve_gateway(
             prefix=options.prefix,
             forward_headers=forward_headers,
             start_seconds=start_seconds,
+            answers_early=True,
             broker=broker() if any(server.per_caller is not None for server in servers) else None,
             sign_in_client=sign_in_client,
             processes=_process_options(servers, max_starts, reload=reload),
@@ -126,13 +127,15 @@ def serve_gateway(
     files |= {Path(lock) for lock in (options.pins, *(server.lock for server in servers)) if lock is not None}
     changes = watch_files(files) if reload and files else None
 
+    async def follow() -> None:
+        await gateway.settle()
+        if changes is not None:
+            await apply_changes(changes, reload_servers)
+
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         async with in_use(features), gateway:
-            if changes is None:
-                yield
-                return
-            following = asyncio.create_task(apply_changes(changes, reload_servers))
+            following = asyncio.create_task(follow())
             try:
                 yield
             finally:
@@ -145,7 +148,6 @@ def serve_gateway(
         lifespan,
         kill_all_children,
         lambda: [*map(status_as_json, gateway.status())],
-        lambda: gateway.has_required,
         tool_listing=listing,
         restart=gateway.restart,
         reload=reload_servers if files else None,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -92,8 +92,8 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
         reload.run_with_reload(sorted(_directories_of_all(local)), inheritance)
         return
 
-    def announce(processes: int) -> None:
-        _announce(name, sockets, options)
+    def announce(processes: int, profiles: Mapping[str, str]) -> None:
+        _announce(name, sockets, options, profiles)
         print_message(options.scaling.missing_features())
         if processes:
             print_message(options.scaling.number_of_processes(processes))
@@ -134,25 +134,36 @@ def _check_address(ctx: click.Context, options: ServeOptions) -> None:
         raise click.UsageError(f"--path must begin with a slash, not {options.path!r}", ctx)
 
 
-def _announce(name: str, sockets: list[socket.socket], options: ServeOptions, profiles: Iterable[Profile] = ()) -> None:
+def _path_of(options: ServeOptions) -> str:
+    return "/sse" if options.transport == "sse" else options.path
+
+
+def _announce(name: str, sockets: list[socket.socket], options: ServeOptions, profiles: Mapping[str, str]) -> None:
     port = sockets[0].getsockname()[1]
-    path, kind = ("/sse", "sse") if options.transport == "sse" else (options.path, "http")
+    path, kind = _path_of(options), "sse" if options.transport == "sse" else "http"
     wants_key = bool(options.auth.api_key or options.auth.api_keys)
     host = sockets_module.connectable_host(options.host)
-    for each in profiles or (None,):
-        shown, at = (name, path) if each is None else (f"{name}/{each.name}", each.path_below(path))
-        print_message(f"serving {shown} at {sockets_module.url_of(options.host, port, at)}")
-        if each is None:
-            entry = url_entry(sockets_module.url_of(host, port, at), kind, wants_key=wants_key)
-            print_message(configuration(name, entry))
+    for profile, at in profiles.items():
+        print_message(f"serving {name}/{profile} at {sockets_module.url_of(options.host, port, at)}")
+    if not profiles:
+        print_message(f"serving {name} at {sockets_module.url_of(options.host, port, path)}")
+        entry = url_entry(sockets_module.url_of(host, port, path), kind, wants_key=wants_key)
+        print_message(configuration(name, entry))
 
 
-def _announce_servers(servers: Sequence[Mapping[str, Any]]) -> None:
-    """Print how many of the servers of a gateway are ready."""
-    if len(servers) > 1:
+def _announce_servers(serving: Serving, operations: HealthState) -> None:
+    """Print how many of the servers of a gateway are ready, when their start ends."""
+
+    def announce() -> None:
+        servers = serving.servers()
+        if len(servers) == 1 or not operations.is_steady:
+            return
         ready = [each for each in servers if each["state"] in {"ready", "idle"}]
         tools = with_count(sum(len(each["tools"]) for each in ready), "tool")
         print_message(f"{len(ready)} of {len(servers)} servers are ready, with {tools}")
+
+    if serving.features.start is not None:
+        serving.features.start.on_end(announce)
 
 
 def _loaded(
@@ -203,7 +214,6 @@ def _serve_here(
                 worker.share_updates(server)
         with usage_errors(ctx, ValueError), usage_errors(ctx, DefinitionError):
             app = _app(server, options, auth, serving.profiles)
-            app.start_with(operations)
             if options.check:
                 report_check(ctx, serving, server)
                 return
@@ -222,9 +232,8 @@ def _serve_here(
                 sockets=(inheritance or service_manager()).admin_sockets,
                 admin=admin,
             )
-        unmatched = None if serving.lifespan is None else app.unmatched_names
-        if unmatched is not None:
-            unmatched.hold()  # until upstream servers had time to list their tools
+
+        profiles = {each.name: each.path_below(_path_of(options)) for each in serving.profiles}
 
         def announce() -> None:
             if administration is not None:
@@ -233,13 +242,11 @@ def _serve_here(
                 with inheritance.opened as parent:
                     parent.send(b".")
             if worker is None:
-                _announce(name, sockets, options, serving.profiles)
-                _announce_servers(serving.servers())
+                _announce(name, sockets, options, profiles)
+                _announce_servers(serving, operations)
                 service_manager().ready("serving")
             else:
-                worker.opened(sum(server["transport"] == "stdio" for server in serving.servers()))
-            if unmatched is not None:
-                unmatched.release()
+                worker.opened(sum(server["transport"] == "stdio" for server in serving.servers()), profiles)
 
         service = Service(
             app=app,
@@ -249,7 +256,9 @@ def _serve_here(
             lifespan=with_unmatched_warnings(server, serving.lifespan, app.profiles.values()),
             last_act=watched.closed_before(serving.last_act),
             reload=operations.reload if worker is None else None,
+            start=server.features.start,
             is_late=inheritance is not None and inheritance.is_late,
+            is_successor=inheritance is not None and inheritance.is_successor,
         )
         limits = ConnectionLimits(
             max_header_bytes=options.limits.max_header_bytes, max_connections=options.limits.max_connections
@@ -260,7 +269,7 @@ def _serve_here(
 
 def _operations(serving: Serving, server: Server, *, has_teams: bool) -> HealthState:
     """Return the state that the admin pages show."""
-    operations = HealthState(servers=serving.servers, has_required=serving.has_required, is_held=True)
+    operations = HealthState(servers=serving.servers, is_held=True)
     operations.costs = lambda: costs(server)
     if has_teams and (observer := current.observer()) is not None:
         operations.teams = observer.teams

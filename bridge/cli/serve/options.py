@@ -113,7 +113,7 @@ class ServeOptions:
         type=click.FloatRange(min=0),
         metavar="SECONDS",
         default=START_SECONDS,
-        help="Seconds to wait at the start for servers that are not required; tools of slower ones are added later.",
+        help="Seconds that lists wait at the start for servers that are not required; slower ones are added later.",
     )
     max_starts: int | None = count_setting(
         "SERVERS",

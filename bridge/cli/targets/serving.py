@@ -27,8 +27,6 @@ class Serving:
     """Called, from any thread, if the process ends before the lifespan is closed."""
     servers: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     """Status of each upstream server, as in ``bridge status --json``."""
-    has_required: Callable[[], bool] = lambda: False
-    """True once the required servers are listed, while others may still be waited for."""
     version: str = ""
     """Version of the served module; empty if unknown."""
     server: Server | None = None

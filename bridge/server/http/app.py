@@ -12,7 +12,7 @@ GuardMiddleware ── HostOriginGuard, RouteGuard, CorsGuard, BearerAuthGuard, 
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware as HttpMiddleware
@@ -20,12 +20,10 @@ from starlette.routing import Route
 
 from bridge.errors import DefinitionError
 from bridge.portal import runs_on_asyncio
-from bridge.protocol.param_headers import decoded_header
 from bridge.server.http.cards import card_routes
 from bridge.server.http.endpoint import Endpoint
 from bridge.server.http.guards import GuardMiddleware, PreAsgiHandler
 from bridge.server.http.host_origin import AllowedHosts, CorsGuard, HostOriginGuard
-from bridge.server.http.probes import StartGuard
 from bridge.server.http.requests import (
     DEFAULT_MAX_REQUEST_BYTES,
     MESSAGES_PATH,
@@ -56,20 +54,13 @@ if TYPE_CHECKING:
     from bridge.server.auth.guards import AuthGuards
     from bridge.server.dispatch import Dispatch
     from bridge.server.http.guards import Guard, MessageEndpoint
-    from bridge.server.http.probes import HealthState
-    from bridge.server.http.requests import Request
     from bridge.server.http.routes import OwnRoute
     from bridge.server.http.served import ServedServer
     from bridge.server.profiles import Profile
     from bridge.server.unmatched_names import UnmatchedNames
-    from bridge.types import Feature
 
 
 _NAME, _PATH = "bridge", "/mcp"
-_FEATURES: Mapping[bytes, Feature] = {
-    b"tools/call": "tools", b"resources/read": "resources", b"prompts/get": "prompts",
-}  # fmt: skip
-"""Features of the methods that name an item."""
 
 
 @checked()
@@ -306,32 +297,6 @@ class BridgeApp(Starlette):
         if auth is not None and auth.scopes is not None:
             guards.append(auth.scopes)
         return guards
-
-    def start_with(self, operations: HealthState) -> None:
-        """Let requests wait during the start of a server, except for what is listed; call it before the app starts."""
-        operations.is_for_listed = self._is_for_listed
-        # Before the guard that looks at what is listed.
-        self.guards.insert(
-            len(self.guards) - (self._auth is not None and self._auth.scopes is not None), StartGuard(operations)
-        )
-
-    def _is_for_listed(self, request: Request) -> bool:
-        """Return True for a call, read or prompt of the 2026-07-28 revision whose target is listed, by its head.
-
-        What the caller does not see waits like a name that does not exist, so that times do not show it.
-        """
-        scope, headers = request.scope, request.headers
-        path = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/")
-        feature = _FEATURES.get(headers.get(b"mcp-method", b""))
-        name = decoded_header(headers.get(b"mcp-name", b""))
-        if feature is None or name is None:
-            return False
-        boxes: list[Any] = [
-            each.server.features.boxes.get(feature) for at, each in self._at.items() if at.rstrip("/") == path
-        ]
-        found = [box.find(name) for box in boxes if box is not None]
-        items = (each.resource if feature == "resources" else each for each in found if each is not None)
-        return any(request.access.shows(item) for item in items)
 
     def shutdown(self) -> None:
         """End the open streams; call it before the server waits for its connections."""

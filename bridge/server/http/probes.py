@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from anyio import Event, move_on_after
+from anyio import Event
 
 from bridge.server.http.pages import is_below
 from bridge.server.http.responses import JSON_HEADERS, NO_STORE, Response, send_error, send_response
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from bridge.server.http.requests import Request
 
 HEALTH_PATH = "/healthz"
 READY_PATH = "/readyz"
@@ -38,8 +36,6 @@ _USABLE = ("ready", "idle")
 """States of a required server in which calls are accepted: an idle one is started by the next call."""
 _CLOSE = (b"connection", b"close")
 _NOT_STARTED = "the server did not start; its log says why"
-_LISTED_SECONDS = 0.1
-"""Seconds between two looks, during the start, for what a request needs."""
 
 
 def check_paths(paths: Iterable[str]) -> None:
@@ -59,8 +55,6 @@ class HealthState:
     Args:
         servers: Returns the state of each upstream server of a gateway, as JSON: at least ``name``, ``state`` (such as
             ``ready``) and ``required``.
-        has_required: Returns True once the required ones are listed: the server is ready then, though requests wait for
-            slower ones that are not required.
         is_held: True if requests wait until `open` or `fail` is called, even after the app has started.
     """
 
@@ -68,7 +62,6 @@ class HealthState:
         self,
         *,
         servers: Callable[[], Iterable[Mapping[str, Any]]] = tuple,
-        has_required: Callable[[], bool] = lambda: False,
         is_held: bool = False,
     ) -> None:
         self._servers = servers
@@ -80,11 +73,6 @@ class HealthState:
         """Returns when the configuration was loaded, and why the last reload failed; None if it cannot be reloaded."""
         self.reload: Callable[[], Awaitable[None]] | None = None
         """Reloads the configuration, or raises a `bridge.errors.BridgeError`; None if it cannot be reloaded."""
-        self.is_for_listed: Callable[[Request], bool] | None = None
-        """Returns True for a request of something that is listed, which waits for no other server. With it, requests
-        wait behind the guards of the app (`StartGuard`), so that a refused one is answered at once. None for neither.
-        """
-        self._has_required = has_required
         self._is_held = is_held
         self._settled = Event()
         self.has_started = False
@@ -124,24 +112,14 @@ class HealthState:
         self.is_draining = True
         self.is_steady = False
 
-    async def may_serve(self, request: Request | None = None) -> bool:
-        """Wait until a request can be served; return False if the start has failed.
-
-        That is as soon as the required servers are listed for what is listed then. Any other request, such as a list,
-        waits for the slower servers, too, and so does one that has passed no guards, which is None.
-        """
-
-        def is_for_listed() -> bool:
-            return request is not None and self.is_for_listed is not None and self.is_for_listed(request)
-
-        while not (self._settled.is_set() or (self._has_required() and is_for_listed())):
-            with move_on_after(_LISTED_SECONDS):
-                await self._settled.wait()
-        return self.has_started or not self._settled.is_set()
+    async def may_serve(self) -> bool:
+        """Wait until requests are served; return False if the start has failed."""
+        await self._settled.wait()
+        return self.has_started
 
     def missing(self) -> list[str]:
         """Return the reasons why the server is not ready, in words, without secrets."""
-        found = [] if self.has_started or self._has_required() else ["it has not started yet"]
+        found = [] if self.has_started else ["it has not started yet"]
         if self.has_failed:
             found.append("it has failed; see its log")
         if self.is_draining:
@@ -162,26 +140,6 @@ class HealthState:
         teams = {} if self.teams is None else {"teams": self.teams()}
         loaded = {} if self.configuration is None else {"configuration": self.configuration()}
         return self.readiness() | {"servers": list(self._servers()), **self.costs(), **teams, **loaded}
-
-
-class StartGuard:
-    """Guard behind which requests wait until they can be served; see `HealthState.may_serve`."""
-
-    is_of_head = True
-
-    def __init__(self, operations: HealthState) -> None:
-        self._operations = operations
-
-    def admits_at_once(self, request: Request) -> bool:  # noqa: ARG002 - a guard's
-        """Admit a request: before ASGI, there are none during the start."""
-        return True
-
-    async def admit(self, request: Request) -> bool:
-        """Admit a request once it can be served; with 503 if the start has failed."""
-        if await self._operations.may_serve(request):
-            return True
-        await send_error(request.send, 503, _NOT_STARTED)
-        return False
 
 
 class StatusPage:
@@ -230,7 +188,7 @@ class Probes:
             await self._app(scope, receive, send)
         elif (page := self._pages.get(scope["path"])) is not None:
             await page(scope, receive, self._closing(scope, send))
-        elif self.operations.is_for_listed is not None or await self.operations.may_serve():
+        elif await self.operations.may_serve():
             await self._app(scope, receive, self._closing(scope, send))
         else:
             await send_error(send, 503, _NOT_STARTED)

@@ -110,7 +110,7 @@ class Account:
         for rate, meter in self._meters:
             if (wait := meter.wait_seconds(now)) > 0:
                 if meter is self._bytes:
-                    return _too_often("too many bytes of results", rate, BYTES_LIMIT, wait)
+                    return _too_often("too many bytes of results", rate.of_bytes, BYTES_LIMIT, wait)
                 return _too_often("too many requests", rate, "--rate", wait)
         return None
 
@@ -178,7 +178,7 @@ class Account:
     def as_json(self, now: float) -> Json:
         """Return what is used of the limits, and the limits; of rates, the part that is used, from 0 to 1."""
         limits = self._limits
-        rate = None if limits.rate is None else str(limits.rate)
+        rate, of_bytes = limits.rate, limits.byte_rate
         used = [meter.used(now) for _, meter in self._request_meters]
         return {
             "requests": self.requests,
@@ -188,9 +188,9 @@ class Account:
             "maxStreams": limits.max_streams,
             "tasks": self.tasks,
             "maxTasks": limits.max_tasks,
-            "rate": rate,
+            "rate": rate and rate.as_json(),
             "rateUsed": max(used, default=None),
-            "bytes": None if limits.byte_rate is None else str(limits.byte_rate),
+            "bytes": of_bytes and of_bytes.as_json("bytes"),
             "bytesUsed": None if self._bytes is None else self._bytes.used(now),
         }
 
@@ -236,7 +236,7 @@ def _over_rate(meters: _Meters, now: float, what: str, limit: str) -> LimitExcee
     return None
 
 
-def _too_often(what: str, rate: Rate, limit: str, wait_seconds: float) -> LimitExceeded:
+def _too_often(what: str, rate: object, limit: str, wait_seconds: float) -> LimitExceeded:
     return LimitExceeded(f"{what}: a caller has {rate}", limit, max(1, math.ceil(wait_seconds)))
 
 

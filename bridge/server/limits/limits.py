@@ -20,12 +20,16 @@ from bridge.tools.checks import require_count, require_type
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.types import Json
+
 _EMPTY: Mapping[str, Any] = {}
 _Limit = TypeVar("_Limit")
 _RATE = re.compile(r"(?P<calls>\d+)/(?P<seconds>\d+(?:\.\d+)?)(?P<unit>[smh]?)")
 _BYTES_RATE = re.compile(r"(?P<size>\d{1,15}(?:\.\d{1,9})?[A-Za-z]{0,3})/(?P<seconds>.+)")
 _UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _ROUNDING_SECONDS = 1e-6
+_BYTE_UNITS = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "B": 1}
+_PERIOD_UNITS = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +221,23 @@ class Rate:
 
     def __str__(self) -> str:
         return f"{self.calls} in {self.per_seconds:g} s"
+
+    @property
+    def of_bytes(self) -> str:
+        """A rate of bytes in words: ``50 MiB in 1 h``."""
+        size, size_unit = _in_unit(self.calls, _BYTE_UNITS)
+        period, period_unit = _in_unit(self.per_seconds, _PERIOD_UNITS)
+        return f"{round(size, 1):g} {size_unit} in {round(period, 1):g} {period_unit}"
+
+    def as_json(self, counted: str = "calls") -> Json:
+        """Return the numbers, that of calls or bytes under a name."""
+        return {counted: self.calls, "perSeconds": self.per_seconds}
+
+
+def _in_unit(number: float, units: Mapping[str, int]) -> tuple[float, str]:
+    """Return a number in the largest unit of which it has one."""
+    unit = next((name for name, length in units.items() if number >= length), [*units][-1])
+    return number / units[unit], unit
 
 
 def _first(by_name: Mapping[str, _Limit], name: str) -> _Limit | None:

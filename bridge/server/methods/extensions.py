@@ -144,7 +144,7 @@ async def produced(
     result: Json = made.value
     if exchange.modern:
         result.setdefault("resultType", "complete")
-    return core.write_produced(method, result, exchange.write)
+    return core.write_produced(method, result, exchange.write, exchange.request_id)
 
 
 def _tool_of(method: str, answer: Callable[[InvocationContext], Awaitable[Json]]) -> Tool:

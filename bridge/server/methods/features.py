@@ -132,7 +132,7 @@ class FeatureMethod(FunctionMethod):
         wire = self._to_wire(exchange.found, result)
         if exchange.modern:
             wire |= {"resultType": "complete", **self.caching}
-        return self._core.write_produced(self._name(exchange), wire, exchange.write)
+        return self._core.write_produced(self._name(exchange), wire, exchange.write, exchange.request_id)
 
     def _name(self, exchange: ServedExchange) -> str:
         """Return the name of what was found; that in the request if it does not exist."""

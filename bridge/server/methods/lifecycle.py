@@ -22,6 +22,7 @@ class Initialize(Method):
     """The handshake."""
 
     name = "initialize"
+    waits_for_start = False
     eras = HANDSHAKE
 
     def __init__(self, core: ServerCore) -> None:
@@ -55,6 +56,7 @@ class Ping(Method):
     """Check that the connection is alive, in the handshake era."""
 
     name = "ping"
+    waits_for_start = False
     eras = HANDSHAKE
 
     def plan(self, exchange: ServedExchange) -> bytes:  # noqa: ARG002 - the base's
@@ -66,6 +68,7 @@ class Discover(Method):
     """The versions and capabilities of the server, in the modern era."""
 
     name = "server/discover"
+    waits_for_start = False
     eras = MODERN
 
     def __init__(self, core: ServerCore) -> None:

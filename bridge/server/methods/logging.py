@@ -18,6 +18,7 @@ class SetLevel(Method):
     name = "logging/setLevel"
     eras = HANDSHAKE
     needs_session = True
+    waits_for_start = False
 
     def plan(self, exchange: ServedExchange) -> bytes | None:
         """Store the level; a session that replicas share is stored in `run`."""

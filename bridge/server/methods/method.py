@@ -68,6 +68,9 @@ class Method:
     may_ask: ClassVar[bool] = False
     """True if its result may ask the client, in the modern era."""
 
+    waits_for_start: ClassVar[bool] = True
+    """True if a request waits until the lists are complete, unless its target is listed; see `Start`."""
+
     hook: ClassVar[Hook | None] = None
     """Method of `bridge.Middleware` for its requests; None for no middleware."""
 

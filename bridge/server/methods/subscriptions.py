@@ -46,6 +46,7 @@ class Listen(Method):
 
     name = "subscriptions/listen"
     eras = MODERN
+    waits_for_start = False
 
     def __init__(self, core: ServerCore) -> None:
         super().__init__(core)

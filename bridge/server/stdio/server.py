@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 MAX_LINE_BYTES = 4 * 1024 * 1024
 """Default maximum length of a message, as over HTTP."""
 ANSWER_SECONDS = 1.0
-"""Seconds for which calls continue after the input has closed, since a script may pipe requests in."""
+"""Seconds for which calls continue after the input has closed and a start has ended, since a script may pipe requests
+in."""
 CLEANUP_SECONDS = 1.5
 """Seconds for which cancelled calls may clean up."""
 KEPT_BYTES = 1024
@@ -115,6 +116,7 @@ class StdioServer:
             self._drained,
             write_parts=self._write_parts,
         )
+        self._start = server.features.start
         self._ending = anyio.Event()
         self._answering = anyio.CancelScope()
         self._input: InputPipe
@@ -128,6 +130,8 @@ class StdioServer:
             async with self._connection.running():
                 await self._ending.wait()
                 with self._answering:
+                    if self._start is not None:
+                        await self._start.ended()
                     self._answering.deadline = anyio.current_time() + ANSWER_SECONDS
                     await self._connection.settled()
                 on_ending()

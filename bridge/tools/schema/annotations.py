@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import sys
 from contextlib import suppress
@@ -15,6 +16,8 @@ from typing import (
     Annotated,
     Any,
     Final,
+    ForwardRef,
+    Literal,
     NotRequired,
     Required,
     Union,
@@ -214,33 +217,64 @@ def python_signature(function: Callable[..., Any]) -> inspect.Signature:
 def annotation_namespace(function: Any, frame: FrameType | None) -> dict[str, Any]:
     """Collect the names used by a function's string annotations from the enclosing functions and classes.
 
+    Local classes that the annotations name may have string annotations, too; their names are collected as well.
+
     Call this while the function's definition is executed, with the frame of a function called by it: later, `typing`
     can only resolve the names of the module.
     """
-    function = inspect.unwrap(function)
+    function = unwrap_function(function)
     enclosing = getattr(function, "__qualname__", "").split(".")[-2::-1]
     scopes = [name for name in enclosing if name != "<locals>"]
-    wanted = _names_in_annotations(function) if scopes else set()
+    seen: set[type] = set()
+    wanted = set(_names_in_annotations(function, seen)) if scopes else set()
     namespace: dict[str, Any] = {}
     while wanted and scopes and frame is not None:
-        if frame.f_code.co_name == scopes[0]:
-            del scopes[0]
-            for name in wanted.intersection(frame.f_locals):  # whose keys() are a list since Python 3.13
-                namespace.setdefault(name, frame.f_locals[name])
+        if frame.f_code.co_name in scopes:  # the body of a class may have ended
+            del scopes[: scopes.index(frame.f_code.co_name) + 1]
+            names = wanted
+            while names := names.intersection(frame.f_locals) - namespace.keys():  # whose keys() are a list since 3.13
+                found = {name: frame.f_locals[name] for name in names}
+                namespace.update(found)
+                names = {name for value in found.values() for name in _names_in(value, seen)}
+                wanted |= names
         frame = frame.f_back
     return namespace
 
 
-def _names_in_annotations(function: Any) -> set[str]:
-    names: set[str] = set()
-    annotations = get_annotations(function, format=Format.FORWARDREF) if callable(function) else {}
-    for annotation in annotations.values():
-        if isinstance(annotation, str):
-            try:
-                names.update(compile(annotation, "<annotation>", "eval").co_names)
-            except SyntaxError:
-                continue  # reported when the tool is made, with the parameter's name
-    return names - getattr(function, "__globals__", {}).keys()
+def unwrap_function(function: Any) -> Any:
+    """Return the function inside partials, bound methods, wrappers and callable objects."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif inspect.ismethod(function):
+            function = function.__func__
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif not inspect.isroutine(function) and not isinstance(function, type) and callable(function):
+            function = type(function).__call__
+        else:
+            return function
+
+
+def _names_in_annotations(owner: Any, seen: set[type]) -> Iterator[str]:
+    annotations = get_annotations(owner, format=Format.FORWARDREF) if callable(owner) else {}
+    return (name for annotation in annotations.values() for name in _names_in(annotation, seen))
+
+
+def _names_in(annotation: Any, seen: set[type]) -> Iterator[str]:
+    """Return the names in the text of an annotation, and in those of the local classes that it has."""
+    if isinstance(annotation, ForwardRef):
+        annotation = annotation.__forward_arg__
+    if isinstance(annotation, str):
+        with suppress(SyntaxError):  # reported when the tool is made, with the parameter's name
+            yield from compile(annotation, "<annotation>", "eval").co_names
+    elif isinstance(annotation, type) and "<locals>" in annotation.__qualname__ and annotation not in seen:
+        seen.add(annotation)
+        for owner in annotation.__mro__:
+            yield from _names_in_annotations(owner, seen)
+    elif get_origin(annotation) is not Literal:
+        for part in get_args(annotation):
+            yield from _names_in(part, seen)
 
 
 def resolve_annotation(annotation: Any, module_names: dict[str, Any], local_names: dict[str, Any], what: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUndefinedAnnotation, PydanticUserError
@@ -30,6 +30,8 @@ _CLASS, _MEMBERS_DESCRIBED = "x-bridge-class", "x-bridge-described"
 """Keywords for the last step of the generator, since pydantic adds titles and descriptions after each hook."""
 MADE_HERE = "bridge.tools"
 """Module name of types made from a function's parameters; they have no source."""
+_T = TypeVar("_T")
+
 TOP_LEVEL = ConfigDict(allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64")
 """Configuration for values of a tool's parameters and results."""
 ExtraArguments = Literal["forbid", "ignore"]
@@ -196,6 +198,13 @@ def public_schema(schema: Any) -> Any:
     if isinstance(schema, list):
         return [public_schema(item) for item in schema]
     return schema
+
+
+def completed(adapter: TypeAdapter[_T], names: Mapping[str, Any] | None) -> TypeAdapter[_T]:
+    """Complete an adapter of local classes with string annotations, whose names pydantic cannot find by itself."""
+    if names and not adapter.pydantic_complete:
+        adapter.rebuild(raise_errors=False, _types_namespace=dict(names))
+    return adapter
 
 
 def schema_error_text(error: Exception) -> str:

@@ -16,10 +16,10 @@ from bridge.errors import DefinitionError
 from bridge.tools.caller import Caller, InvocationParameters
 from bridge.tools.context import InvocationContext
 from bridge.tools.schema.annotations import MISSING, P, bare_type, union_members
-from bridge.tools.schema.generator import SCHEMA_ERRORS, alias_of, schema_error_text
+from bridge.tools.schema.generator import SCHEMA_ERRORS, alias_of, completed, schema_error_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 __all__ = [
     "MISSING",
@@ -95,7 +95,13 @@ class Parameter:
     """The default as JSON data; MISSING if it cannot be serialized."""
 
 
-def parameter_of(name: str, annotation: Any, python_default: Any, documented: str | None) -> Parameter:
+def parameter_of(
+    name: str,
+    annotation: Any,
+    python_default: Any,
+    documented: str | None,
+    local_names: Mapping[str, Any] | None = None,
+) -> Parameter:
     """Inspect one parameter.
 
     Args:
@@ -103,6 +109,7 @@ def parameter_of(name: str, annotation: Any, python_default: Any, documented: st
         annotation: The resolved annotation.
         python_default: Default in the function's signature, or MISSING.
         documented: Description from the docstring.
+        local_names: Names for string annotations of local classes.
 
     Raises:
         DefinitionError: The defaults conflict or do not validate. The message begins with the parameter's name.
@@ -121,7 +128,7 @@ def parameter_of(name: str, annotation: Any, python_default: Any, documented: st
         default = None
     json_default = MISSING
     if default is not MISSING:
-        default, json_default = _validated(name, annotation, default, is_own=is_own)
+        default, json_default = _validated(name, annotation, default, local_names, is_own=is_own)
     described = [mark.description, *(field.description for field in fields), *(m for m in marks if isinstance(m, str))]
     return Parameter(
         name=name,
@@ -187,14 +194,16 @@ def _default(name: str, mark: P, fields: list[FieldInfo], python_default: Any) -
     return (candidates[0], python_default is not MISSING) if candidates else (MISSING, False)
 
 
-def _validated(name: str, annotation: Any, default: Any, *, is_own: bool) -> tuple[Any, Any]:
+def _validated(
+    name: str, annotation: Any, default: Any, local_names: Mapping[str, Any] | None, *, is_own: bool
+) -> tuple[Any, Any]:
     """Return the default as the function receives it, and as JSON data."""
     if annotation in _EXACT and type(default) is annotation:
         return default, default
     # pydantic accepts a configuration for every list, but not for every type
     listed: Any = GenericAlias(list, (annotation,))
     try:
-        adapter: TypeAdapter[list[Any]] = TypeAdapter(listed, config=_DEFAULTS)
+        adapter: TypeAdapter[list[Any]] = completed(TypeAdapter(listed, config=_DEFAULTS), local_names)
     except SCHEMA_ERRORS as error:
         raise DefinitionError(
             f"the parameter {name!r} has a type with no JSON Schema: {schema_error_text(error)}"

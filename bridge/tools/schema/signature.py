@@ -19,11 +19,12 @@ from bridge.errors import DefinitionError
 from bridge.text import nearest
 from bridge.tools.caller import Caller, InvocationParameters
 from bridge.tools.context import InvocationContext
-from bridge.tools.schema.annotations import python_signature, read_docstring, resolve_annotation
+from bridge.tools.schema.annotations import python_signature, read_docstring, resolve_annotation, unwrap_function
 from bridge.tools.schema.generator import (
     MADE_HERE,
     SCHEMA_ERRORS,
     TOP_LEVEL,
+    completed,
     internal_schema,
     public_schema,
     schema_error_text,
@@ -68,6 +69,8 @@ class Signature:
     """Parameters whose values functions provide, by name."""
     return_annotation: Any
     """The resolved annotation; `inspect.Signature.empty` without one."""
+    local_names: Mapping[str, Any]
+    """Names of the scope that defines the function, for string annotations of local classes."""
     description: str | None
     """The docstring without its sections."""
     adapter: TypeAdapter[dict[str, Any]]
@@ -102,7 +105,8 @@ def signature_of(
         plain = python_signature(function)
     except (ValueError, TypeError) as error:
         raise DefinitionError(f"{source} has no readable signature; wrap it in a function that has one") from error
-    resolve = annotations_of(function, namespace or {}, source)
+    namespace = namespace or {}
+    resolve = annotations_of(function, namespace, source)
     docstring = read_docstring(docstring_of(function))
     parameters: list[Parameter] = []
     injected: dict[str, str] = {}
@@ -118,13 +122,14 @@ def signature_of(
         _refuse_foreign_context(name, annotation, source)
         default = MISSING if parameter.default is parameter.empty else parameter.default
         try:
-            parameters.append(parameter_of(name, annotation, default, docstring.parameters.get(name) or None))
+            documented = docstring.parameters.get(name) or None
+            parameters.append(parameter_of(name, annotation, default, documented, namespace))
         except DefinitionError as error:
             raise DefinitionError(f"{source}: {error}") from error.__cause__
     _refuse_clashes(parameters, source)
     if inspect.getdoc(unwrap_function(function)) is not None:  # a class describes the parameters of its constructor
         _refuse_unknown(docstring, plain.parameters, source)
-    adapter, schema = _shape(parameters, source, extra_arguments)
+    adapter, schema = _shape(parameters, source, extra_arguments, namespace)
     returned = plain.return_annotation
     if returned is not inspect.Signature.empty:
         returned = resolve("the return annotation", returned)
@@ -133,6 +138,7 @@ def signature_of(
         injected=injected,
         dependencies=dependencies,
         return_annotation=returned,
+        local_names=namespace,
         description=docstring.description,
         adapter=adapter,
         internal_schema=schema,
@@ -160,21 +166,6 @@ def _passed_by_name(
         if parameter.kind in _REFUSED:
             raise DefinitionError(f"the parameter {name!r} of {source} {_REFUSED[parameter.kind]}")
     return found
-
-
-def unwrap_function(function: Any) -> Any:
-    """Return the function inside partials, bound methods, wrappers and callable objects."""
-    while True:
-        if isinstance(function, functools.partial):
-            function = function.func
-        elif inspect.ismethod(function):
-            function = function.__func__
-        elif hasattr(function, "__wrapped__"):
-            function = function.__wrapped__
-        elif not inspect.isroutine(function) and not isinstance(function, type) and callable(function):
-            function = type(function).__call__
-        else:
-            return function
 
 
 def source_of(function: Any) -> str:
@@ -244,10 +235,10 @@ def _refuse_unknown(docstring: Docstring, parameters: Mapping[str, object], sour
 
 
 def _shape(
-    parameters: list[Parameter], source: str, extra_arguments: ExtraArguments
+    parameters: list[Parameter], source: str, extra_arguments: ExtraArguments, namespace: Mapping[str, Any]
 ) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
     try:
-        adapter = _adapter(parameters, extra_arguments)
+        adapter = completed(_adapter(parameters, extra_arguments), namespace)
         schema = internal_schema(adapter)
     except DefinitionError as error:
         raise DefinitionError(f"{source}: {error}") from None

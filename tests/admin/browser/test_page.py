@@ -88,7 +88,7 @@ def test_callers_tools_and_profiles_are_shown_and_tools_are_disabled(
     expect(page.get_by_role("region", name="Teams").get_by_role("row", name="data")).to_be_visible()
     expect(page.get_by_role("region", name="Keys").get_by_role("row", name="ada data")).to_be_visible()
     limits = page.get_by_role("region", name="Limits").get_by_role("row", name="ada caller")
-    expect(limits.get_by_text("% of 52428800 in 3600 s")).to_be_visible()
+    expect(limits.get_by_text("% of 50 MiB in 1 h")).to_be_visible()
     show(page, "Tools")
     tools = page.get_by_role("region", name="Tools")
     expect(page.get_by_role("region", name="Profiles").get_by_role("row", name="some 1")).to_be_visible()

@@ -6,13 +6,11 @@ import anyio
 import httpx
 import pytest
 
-from bridge import prompt, resource
-from bridge.server import Profile, Server, http_app
-from bridge.server.auth import ApiKey, ApiKeys
+from bridge.server import http_app
 from bridge.server.http.probes import HealthState, PageRouter, Probes, StatusPage
 from bridge.tools.toolbox import ToolBox
-from tests.server.auth.guarded import ADA, BOB, bearer
-from tests.server.http_server import call, modern, modern_headers, request
+from tests.server.auth.guarded import ADA, bearer
+from tests.server.http_server import modern, modern_headers, request
 from tests.server.tools import ADD
 
 if TYPE_CHECKING:
@@ -22,18 +20,6 @@ pytestmark = pytest.mark.anyio
 ADAS = bearer(ADA)
 LIST = modern(request("tools/list"))
 READY = {"ready": True, "missing": []}
-
-
-@resource("own://notes")
-async def notes() -> str:
-    """Return notes."""
-    return "notes"
-
-
-@prompt
-async def ask() -> str:
-    """Ask."""
-    return "Well?"
 
 
 def client_of(app: Any) -> httpx.AsyncClient:
@@ -111,84 +97,6 @@ async def test_requests_wait_for_the_start_and_probes_do_not() -> None:
         assert answers == []
         operations.open()
     assert answers == ["hello"]
-
-
-async def test_what_is_listed_waits_for_no_server_that_is_not_required(serving: Callable[..., str]) -> None:
-    has_required = False
-    operations = HealthState(is_held=True, has_required=lambda: has_required)
-    profiles = [Profile(name="one", include=("add",)), Profile(name="none", include=("nothing",))]
-    keys = ApiKeys(ApiKey("ada", ADA, profiles=("one",)))
-    app = http_app(Server(ToolBox(ADD), name="tests"), auth=keys, profiles=profiles)
-    app.start_with(operations)
-    probes = Probes(app, operations)
-    probes.state = app.state  # type: ignore[attr-defined]  # where the server of the tests finds it
-    origin, answers = serving(probes, http="h11"), []
-
-    async def send(client: httpx.AsyncClient, path: str, message: Any, credential: dict[str, str] = ADAS) -> None:
-        whole = modern(message)
-        answer = await client.post(f"{origin}{path}", json=whole, headers=modern_headers(whole) | credential)
-        answers.append((path, message["method"], answer.status_code))
-        if len(answers) == 2:
-            are_two.set()
-
-    are_two, added = anyio.Event(), call("add", {"a": 1, "b": 2})
-    waiting = [("/mcp/one", LIST), ("/mcp/one", call("other"))]
-    async with httpx.AsyncClient(timeout=60) as client, anyio.create_task_group() as tasks:
-        for path, message in (*waiting, ("/mcp/one", added)):
-            tasks.start_soon(send, client, path, message)
-        assert (await client.get(f"{origin}/healthz")).status_code == 200
-        for path, credential, status in (("/mcp/none", bearer(ADA), 404), ("/mcp/one", {}, 401), ("/mcp/one", {}, 401)):
-            await send(client, path, added, credential)  # which wait for nothing, whatever they name
-            assert answers.pop() == (path, "tools/call", status)
-        has_required = True
-        await send(client, "/mcp/one/", added)
-        await are_two.wait()  # the other one has come before
-        assert sorted(answers) == [("/mcp/one", "tools/call", 200), ("/mcp/one/", "tools/call", 200)]
-        operations.open()
-    assert [each for each in answers if each[2] == 200].count(("/mcp/one", "tools/list", 200)) == 1
-    assert len(answers) == len(waiting) + 2
-
-
-async def test_what_a_caller_does_not_see_waits_like_what_does_not_exist(serving: Callable[..., str]) -> None:
-    operations = HealthState(is_held=True, has_required=lambda: True)
-    keys = ApiKeys(ApiKey("ada", ADA), ApiKey("bob", BOB, tools=("other",)))
-    app = http_app(Server([ADD, notes, ask], name="tests"), auth=keys)
-    app.start_with(operations)
-    is_for_listed, looked = operations.is_for_listed, dict[tuple[str, str], bool]()
-
-    def look(request: Any) -> bool:
-        assert is_for_listed is not None
-        found = looked[request.caller.name, request.headers[b"mcp-name"].decode()] = is_for_listed(request)
-        if len(looked) == len(messages) * 2:
-            have_looked.set()
-        return found
-
-    operations.is_for_listed = look
-    messages = {
-        "add": call("add", {"a": 1, "b": 2}),
-        "other": call("other"),
-        "own://notes": request("resources/read", {"uri": "own://notes"}),
-        "ask": request("prompts/get", {"name": "ask"}),
-    }
-    have_looked, probes = anyio.Event(), Probes(app, operations)
-    probes.state = app.state  # type: ignore[attr-defined]  # as above
-    origin = serving(probes, http="h11")
-
-    async def send(client: httpx.AsyncClient, message: Any, key: str) -> None:
-        whole = modern(message)
-        await client.post(f"{origin}/mcp", json=whole, headers=modern_headers(whole) | bearer(key))
-
-    async with httpx.AsyncClient(timeout=60) as client, anyio.create_task_group() as tasks:
-        for message in messages.values():
-            for key in (ADA, BOB):
-                tasks.start_soon(send, client, message, key)
-        await have_looked.wait()
-        operations.open()
-    assert {each for each, is_listed in looked.items() if is_listed} == {
-        ("ada", "add"),
-        ("ada", "own://notes"),
-        ("ada", "ask"),
-    }
 
 
 async def test_requests_are_told_where_nothing_will_start() -> None:

@@ -67,7 +67,7 @@ HTTP_KINDS = pytest.mark.parametrize("http_kind", ["direct", "h11"])
 def check_refusal(response: httpx.Response, limit: str, who: str, least_excess_bytes: int) -> None:
     assert response.status_code == 429
     error = response.json()["error"]
-    assert error["message"].startswith(f"too many bytes of results: {who} has 4000 in 1e+06 s; try again in")
+    assert error["message"].startswith(f"too many bytes of results: {who} has 3.9 KiB in 11.6 d; try again in")
     assert error["data"]["limit"] == limit
     seconds = error["data"]["retryAfterSeconds"]
     assert int(response.headers["retry-after"]) == seconds

@@ -18,6 +18,14 @@ def test_a_rate_is_written_as_calls_and_seconds() -> None:
     assert str(Rate(100, 60.0)) == "100 in 60 s"
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("50MiB/1h", "50 MiB in 1 h"), ("1500/90", "1.5 KiB in 1.5 min"), ("1/0.5", "1 B in 0.5 s")],
+)
+def test_a_rate_of_bytes_is_shown_in_units(text: str, shown: str) -> None:
+    assert Rate.read_bytes(text).of_bytes == shown
+
+
 @pytest.mark.parametrize("text", ["", "100", "100/", "/1", "0/1", "1/0", "-1/1", "1/1d", "1.5/1"])
 def test_what_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(DefinitionError, match="rate"):

@@ -122,10 +122,26 @@ export function refusals(state) {
   ]);
 }
 
+const SIZES = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 1024], ["B", 1]];
+const PERIODS = [["d", 86_400], ["h", 3600], ["min", 60], ["s", 1]];
+
+/** A number in the largest unit of which it has one. */
+function inUnit(number, units) {
+  const [unit, length] = units.find(([, each]) => number >= each) ?? units.at(-1);
+  return `${+(number / length).toFixed(1)} ${unit}`;
+}
+
+/** Calls, or bytes, in a period, as their limit is written. */
+function inPeriod(rate) {
+  if (rate === null) return "";
+  const most = rate.bytes === undefined ? rate.calls : inUnit(rate.bytes, SIZES);
+  return `${most} in ${inUnit(rate.perSeconds, PERIODS)}`;
+}
+
 export function limits(state) {
   const of = (used, most) => (most === null ? used : `${used} of ${most}`);
   const meter = (used, rate) =>
-    rate === null ? "" : html`<meter value=${used} max="1" aria-label="used"></meter> ${Math.round(used * 100)} % of ${rate}`;
+    rate === null ? "" : html`<meter value=${used} max="1" aria-label="used"></meter> ${Math.round(used * 100)} % of ${inPeriod(rate)}`;
   return table("Limits", state.callers, [
     ["caller", ({ name }) => text(name)],
     ["kind", ({ kind }) => kind],
@@ -162,10 +178,10 @@ export function keys(state) {
     ["profiles", ({ profiles }) => list(profiles)],
     ["tools", ({ tools }) => list(tools)],
     ["scopes", ({ scopes }) => list(scopes)],
-    ["rate", ({ rate }) => text(rate)],
+    ["rate", ({ rate }) => inPeriod(rate)],
     ["calls", ({ concurrency }) => text(concurrency)],
     ["tasks", ({ tasks }) => text(tasks)],
-    ["bytes", ({ bytes: most }) => text(most)],
+    ["bytes", ({ bytes: most }) => inPeriod(most)],
   ]);
 }
 
