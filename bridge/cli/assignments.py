@@ -94,7 +94,7 @@ def _value(name: str, text: str, kind: _Kind, *, is_item: bool = False) -> Any:
     wanted = " or ".join(sorted(types))
     example = _example(name, text, types, is_item)
     raise click.UsageError(
-        f"the argument {name!r} takes {wanted}, not {clip(text, _MAX_SHOWN_CHARS)!r}; write it as {example}"
+        f"the argument {name!r} is of type {wanted}, not {clip(text, _MAX_SHOWN_CHARS)!r}; write it as {example}"
     )
 
 

@@ -17,6 +17,7 @@ from bridge.cli.options import (
     ServerOptions,
     chosen_target,
     group_values,
+    missing_name,
     output_option,
     server_options,
     split_words,
@@ -100,7 +101,7 @@ def command(
     options, (given, waiting) = group_values(ServerOptions, settings), split_words(ctx, words)
     target = chosen_target(ctx, given, options)
     if not waiting:
-        raise click.UsageError("the name of a TOOL is missing", ctx)
+        raise missing_name(ctx, "the name of a TOOL", given)
     name, *assignments = waiting
     if assignments and json_text is not None:
         raise click.UsageError("arguments are given either as name=value or as --json", ctx)

@@ -70,9 +70,10 @@ class RemoteEvents(Events):
             server: Name of a server; None for all.
 
         Raises:
-            DefinitionError: There is no such server.
+            DefinitionError: There is no such server, or the provider is not open.
             ServerError: The server cannot be reached, or its types cannot be listed; of several, this is logged.
         """
+        self._servers.require_open()
         upstreams = require_server(self._servers.upstreams, server)
         listed: dict[str, dict[str, EventType]] = {}
         for each in filter(announces_events, upstreams.values()):

@@ -21,6 +21,7 @@ from bridge.client.connection.processes import Processes
 from bridge.client.connection.status import ConnectionState, Listeners, ReconnectPolicy
 from bridge.client.connection_pool import MAX_REFRESH_SECONDS, HeaderSupplier, all_at_once, require_unique, servers_from
 from bridge.client.events import RemoteEvents
+from bridge.client.listed_items import require_server
 from bridge.client.prompts import RemotePrompts
 from bridge.client.replacement import ReplacedServers, open_new
 from bridge.client.resources import RemoteResources
@@ -28,8 +29,6 @@ from bridge.client.skills import RemoteSkills
 from bridge.client.tasks.starting import TaskStarter
 from bridge.client.tool_catalog import EMPTY, CatalogRules, ToolsChange
 from bridge.client.upstream import Upstream
-from bridge.errors import DefinitionError, UnknownToolError
-from bridge.text import nearest
 from bridge.tools.annotated_checks import checked
 from bridge.tools.middleware import checked_middleware
 from bridge.tools.toolbox import ToolBox
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from bridge.types import Feature
 
 _logger = logging.getLogger("bridge.client")
-_NOT_OPEN = "the provider of the servers is not open; use it in `async with provider:`, or call `await provider.open()`"
 
 
 class McpToolProvider(TaskStarter):
@@ -147,7 +145,12 @@ class McpToolProvider(TaskStarter):
         await self._start(list(self._upstreams.values()), wait=wait)
 
     async def settled(self, *names: str) -> None:
-        """Wait until the tools of servers, by default of all, are listed for the first time, or have failed to list."""
+        """Wait until the tools of servers, by default of all, are listed for the first time, or have failed to list.
+
+        Raises:
+            DefinitionError: The provider is not open.
+        """
+        self.require_open()
         await all_at_once(each.settled for name, each in self._upstreams.items() if not names or name in names)
 
     def owners_of(self, name: str) -> frozenset[str]:
@@ -173,20 +176,12 @@ class McpToolProvider(TaskStarter):
         Raises:
             DefinitionError: The provider has never been opened.
         """
-        if self._upstreams and not (self._is_open or self.tools):
-            raise DefinitionError(_NOT_OPEN)
+        if not self.tools:
+            self.require_open()
         lists = [upstream.lists["tools"] for upstream in self._upstreams.values()]
         with anyio.move_on_after(MAX_REFRESH_SECONDS):  # a server that hangs delays no other
             await all_at_once(each.refresh for each in lists if each.has_expired)
         return tuple(self.tools)
-
-    def unknown_tool(self, name: str) -> UnknownToolError:
-        """Create the error for a name that no tool has; it names near tools, and unavailable servers."""
-        near = [local for local, origin in self.origins.items() if origin.tool == name]
-        problems = [status.problem.brief for status in self.status() if not status.is_listed and status.problem]
-        if self._upstreams and not self._is_open:
-            problems = [_NOT_OPEN]
-        return UnknownToolError(name, near or nearest(name, (tool.name for tool in self.tools), 3), problems)
 
     def set_filter(self, filter: ToolFilter | None) -> None:  # noqa: A002 - LangChain4j's word
         """Use another filter, as for the constructor; listeners are notified of the tools that it adds and removes."""
@@ -198,7 +193,12 @@ class McpToolProvider(TaskStarter):
             raise
 
     async def refresh(self) -> None:
-        """List the tools of every server again, and its resources and prompts if they are used."""
+        """List the tools of every server again, and its resources and prompts if they are used.
+
+        Raises:
+            DefinitionError: The provider is not open.
+        """
+        self.require_open()
         await all_at_once(upstream.refresh for upstream in self._upstreams.values())
 
     @property
@@ -214,20 +214,18 @@ class McpToolProvider(TaskStarter):
             servers: Names of the servers to wait for; all by default.
 
         Raises:
-            DefinitionError: There is no such server.
+            DefinitionError: There is no such server, or the provider has not listed the feature and is not open.
         """
-        self._require(*servers)
+        for name in servers:
+            require_server(self._upstreams, name)
+        if not any(upstream.lists[feature].is_listed for upstream in self._upstreams.values()):
+            self.require_open()
         self._followed.add(feature)
         for upstream in self._upstreams.values():
             upstream.follow(feature)
         chosen = [self._upstreams[name] for name in servers or self._upstreams]
         lists = [upstream.lists[feature] for upstream in chosen if upstream.is_open]
         await all_at_once(each.refresh if each.has_expired else each.settled for each in lists)
-
-    def _require(self, *names: str) -> None:
-        for name in names:
-            if name not in self._upstreams:
-                raise DefinitionError(f"there is no server {name!r}; servers: {', '.join(self._upstreams) or 'none'}")
 
     @property
     def origins(self) -> Mapping[str, RemoteName]:
@@ -262,7 +260,8 @@ class McpToolProvider(TaskStarter):
         Raises:
             DefinitionError: There is no such server; none was removed.
         """
-        self._require(*names)
+        for name in names:
+            require_server(self._upstreams, name)
         removed = [self._upstreams.pop(name) for name in names]
         self._rebuild()
         await all_at_once(upstream.aclose for upstream in removed)

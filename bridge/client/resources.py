@@ -54,7 +54,15 @@ class RemoteServers(Protocol):
         """List a feature from now on, and wait until it is listed.
 
         Raises:
-            DefinitionError: There is no such server.
+            DefinitionError: There is no such server, or they have not listed the feature and are not open.
+        """
+        ...
+
+    def require_open(self) -> None:
+        """Check that the servers are open.
+
+        Raises:
+            DefinitionError: They are not.
         """
         ...
 

@@ -59,9 +59,10 @@ class RemoteSkills(Skills):
             server: Name of a server; None for all.
 
         Raises:
-            DefinitionError: There is no such server.
+            DefinitionError: There is no such server, or the provider is not open.
             ServerError: The server cannot be reached, or its skills cannot be listed; of several, this is logged.
         """
+        self._servers.require_open()
         upstreams = require_server(self._servers.upstreams, server)
         found: list[Skill] = []
         for each in [upstreams[server]] if server is not None else filter(_announces, upstreams.values()):
@@ -73,9 +74,11 @@ class RemoteSkills(Skills):
         """Return a skill by its local URI, also one that its server does not list; see `Skills.get`.
 
         Raises:
+            DefinitionError: The provider is not open.
             PinMismatchError: It differs from its pin.
             ServerError: Its server cannot be asked, or returned a malformed skill.
         """
+        self._servers.require_open()
         remote = self._uris.remote(uri)
         server = None if remote is None else self._servers.upstreams.get(remote.server)
         if remote is None or server is None or not _announces(server) or not server.config.admits_resource(remote.uri):

@@ -40,6 +40,8 @@ def _lines(finding: Finding) -> list[str]:
 def _summary(findings: Sequence[Finding], subject: Subject, *, shows_notes: bool) -> str:
     counts = Counter(finding.rule.level for finding in findings)
     found = ", ".join(with_count(counts[level], level) for level in LEVELS if counts[level]) or "no findings"
+    if not counts["error"] and not counts["warning"] and counts["note"]:
+        found = f"no errors or warnings, {found}"
     hint = " (--notes shows them)" if counts["note"] and not shows_notes else ""
     kinds = Counter(definition.item.kind for definition in subject.definitions)
     checked = ", ".join(with_count(count, kind) for kind, count in kinds.items())

@@ -13,10 +13,13 @@ import bridge.adapters
 
 PROGRAM = """
     import json, sys
-    for package in ("langchain_core", "agents", "pydantic_ai"):
+    for package in ("langchain_core", "langchain", "agents", "pydantic_ai"):
         sys.modules[package] = None
     import bridge.adapters
-    from bridge.adapters import anthropic_tools, openai_tools
+    from bridge.adapters import *
+    import inspect, pydoc
+    assert {"anthropic_tools", "openai_tools"} <= {name for name, _ in inspect.getmembers(bridge.adapters)}
+    pydoc.render_doc(bridge.adapters)
 
     failures = {}
     for name in ("langchain_tools", "openai_agents_tools", "pydantic_ai_toolset"):

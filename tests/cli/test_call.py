@@ -76,7 +76,7 @@ def test_a_tool_that_raised_shows_the_users_traceback_alone(run: Run, directory:
         (["add"], "bridge: invalid arguments for 'add': a: "),
         (
             ["add", "a=x"],
-            "bridge call: the argument 'a' takes integer, not 'x'; write it as a=5 (see bridge call --help)",
+            "bridge call: the argument 'a' is of type integer, not 'x'; write it as a=5 (see bridge call --help)",
         ),
         (["add", "a"], "bridge call: 'a' does not have the form name=value (see bridge call --help)"),
         (["add", "a=1", "--json", "{}"], "bridge call: arguments are given either as name=value or as --json (see"),

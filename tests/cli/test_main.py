@@ -66,7 +66,10 @@ def test_without_a_command_the_help_is_shown_as_wrong_usage(run: Run) -> None:
             ["list", "calculator.py", "--", "x"],
             "bridge list: there are two targets: 'calculator.py', and the command after -- (see bridge list --help)",
         ),
-        (["call", "calculator.py"], "bridge call: the name of a TOOL is missing (see bridge call --help)"),
+        (
+            ["call", "calculator.py"],
+            "bridge call: the name of a TOOL is missing; bridge list calculator.py shows them (see bridge call --help)",
+        ),
         (["serve"], "bridge serve: a TARGET is missing, such as tools.py (see bridge serve --help)"),
         (["list", "--nothing"], "bridge list: No such option '--nothing'. (see bridge list --help)"),
     ],

@@ -66,7 +66,7 @@ def test_the_tools_of_a_url_are_listed_and_called(run: Run, start: Start) -> Non
         assert unknown.stderr == "bridge: there is no tool named 'ad'; did you mean 'add'?\n"
         usage = run("call", url, "add", "a=x")
         assert (usage.returncode, usage.stdout) == (2, "")
-        assert usage.stderr.startswith("bridge call: the argument 'a' takes integer, not 'x'")
+        assert usage.stderr.startswith("bridge call: the argument 'a' is of type integer, not 'x'")
 
 
 def test_only_the_server_judges_arguments_that_the_schema_does_not_settle(run: Run, start: Start) -> None:

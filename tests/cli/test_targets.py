@@ -116,6 +116,12 @@ def test_what_is_no_target_is_said_with_the_kinds_that_there_are(text: str, mess
     assert str(raised.value).startswith(message)
 
 
+def test_a_similar_file_is_suggested(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").touch()
+    with pytest.raises(TargetError, match=rf"did you mean '{re.escape(str(tmp_path))}.tools\.py'\?$"):
+        parse_target(str(tmp_path / "tool.py:add"))
+
+
 @pytest.mark.parametrize("text", ["localhost:8163/mcp", "127.0.0.1:8163", "[::1]:8163/mcp"])
 def test_a_url_without_its_scheme_is_told_so(text: str) -> None:
     with pytest.raises(TargetError, match="if it is a URL, write 'http://" + re.escape(text)):

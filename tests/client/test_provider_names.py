@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from bridge import DefinitionError, InvocationContext, ServerConfig, ToolBox, UserMessage, tool
 from bridge.client import McpToolProvider, RemoteExecutor, RemoteName, ServersConfig
+from bridge.errors import UnknownToolError
 from bridge.tools import ToolProviderRequest
 from tests.client.conftest import python_config
 from tests.client.scripted import listed, scripted_config
@@ -158,6 +160,22 @@ async def test_a_provider_that_was_never_opened_says_so_and_how() -> None:
     request = ToolProviderRequest(user_message=UserMessage.of("Hello"), context=InvocationContext())
     with pytest.raises(DefinitionError, match="is not open; use it in `async with provider:`"):
         await provider.provide_tools(request)
+    for method in (
+        provider.settled,
+        provider.refresh,
+        partial(provider.start, "add"),
+        provider.prompts.list,
+        partial(provider.prompts.render, "p"),
+        partial(provider.prompts.complete, "p", "a", ""),
+        provider.resources.list,
+        partial(provider.resources.complete, "r://{a}", "a", ""),
+        provider.skills.list,
+        partial(provider.skills.get, "skill://a"),
+        provider.events.list,
+        provider.events.subscribe("e").__aenter__,
+    ):
+        with pytest.raises((DefinitionError, UnknownToolError), match="is not open"):
+            await method()
     async with provider:
         assert (await provider.call("add", a=1, b=2)).text == "3"
         assert how not in (await provider.call("ad")).text

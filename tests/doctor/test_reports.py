@@ -40,10 +40,12 @@ def test_details_follow_their_finding() -> None:
 def test_notes_are_only_counted_unless_they_are_wanted() -> None:
     subject = tools(taking({"properties": {"a": {"type": "string"}}}))
     findings = examine(subject)
-    assert as_text(findings, subject, shows_notes=False).startswith("1 note (--notes shows them) in 1 tool;")
+    assert as_text(findings, subject, shows_notes=False).startswith(
+        "no errors or warnings, 1 note (--notes shows them) in 1 tool;"
+    )
     shown = as_text(findings, subject, shows_notes=True)
     assert shown.startswith("note: tool 'look_up', inputSchema.properties: no description of 'a'\n")
-    assert "1 note in 1 tool;" in shown
+    assert "no errors or warnings, 1 note in 1 tool;" in shown
 
 
 def test_nothing_found_is_said() -> None:

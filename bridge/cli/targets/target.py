@@ -19,6 +19,7 @@ functions (see `bridge.tools.function.tools_from`).
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from dataclasses import dataclass, field, fields, replace
@@ -32,6 +33,7 @@ from click.core import ParameterSource
 
 from bridge.cli.targets.openapi import OpenApiOptions, given_openapi, is_openapi_file, is_openapi_url
 from bridge.errors import TargetError
+from bridge.text import nearest
 from bridge.wire.cards import may_be_discovered
 
 if TYPE_CHECKING:
@@ -223,8 +225,17 @@ def _existing_file(text: str, *, directory: bool = False) -> Path:
     if path.is_dir() and not directory:
         raise TargetError(f"{text!r} is a directory; name a file in it")
     if not path.exists():
-        raise TargetError(f"there is no file {text!r} (looked for {path})")
+        raise TargetError(f"there is no file {text!r} (looked for {path}){similar_file(text)}")
     return path
+
+
+def similar_file(text: str) -> str:
+    """Suggest the file with the most similar name in the same folder; empty if there is none."""
+    path = Path(text).expanduser()
+    if not path.parent.is_dir() or not os.access(path.parent, os.R_OK):
+        return ""
+    near = nearest(path.name, (each.name for each in path.parent.iterdir()))
+    return f"; did you mean {str(path.with_name(near[0]))!r}?" if near else ""
 
 
 def _is_folder(text: str) -> bool:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.client.remote_tool import RemoteExecutor
 from bridge.client.tasks.remote_task import RemoteTask, task_parts
-from bridge.errors import DefinitionError, ServerError, ToolError
+from bridge.errors import DefinitionError, ServerError, ToolError, UnknownToolError
+from bridge.text import nearest
 from bridge.tools.context import InvocationContext
 from bridge.tools.middleware import WrappedExecutor
 from bridge.tools.tool import Tool, ToolExecutionResult
@@ -18,9 +19,11 @@ from bridge.wire.tasks import is_created_task
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.client.tool_catalog import RemoteName, ServerStatus
     from bridge.client.upstream import Upstream
-    from bridge.errors import UnknownToolError
     from bridge.tools.tool import ToolExecutionRequest, ToolExecutor
+
+NOT_OPEN = "the provider of the servers is not open; use it in `async with provider:`, or call `await provider.open()`"
 
 _TASK = "task"
 
@@ -73,15 +76,38 @@ class TaskStarter(ABC):
     """Base of a provider: calls tools, starts calls as tasks, and takes tasks up."""
 
     tools: ToolBox
+    _is_open: bool
 
     @property
     @abstractmethod
     def upstreams(self) -> Mapping[str, Upstream]:
         """The servers by name."""
 
+    @property
     @abstractmethod
+    def origins(self) -> Mapping[str, RemoteName]:
+        """Server and remote name of each tool, by local name."""
+
+    @abstractmethod
+    def status(self) -> tuple[ServerStatus, ...]:
+        """Current status of each server."""
+
     def unknown_tool(self, name: str) -> UnknownToolError:
-        """Create the error for a name that no tool has."""
+        """Create the error for a name that no tool has; it names near tools, and unavailable servers."""
+        near = [local for local, origin in self.origins.items() if origin.tool == name]
+        problems = [status.problem.brief for status in self.status() if not status.is_listed and status.problem]
+        if self.upstreams and not self._is_open:
+            problems = [NOT_OPEN]
+        return UnknownToolError(name, near or nearest(name, (tool.name for tool in self.tools), 3), problems)
+
+    def require_open(self) -> None:
+        """Check that the provider is open, or has no servers.
+
+        Raises:
+            DefinitionError: It is not open.
+        """
+        if self.upstreams and not self._is_open:
+            raise DefinitionError(NOT_OPEN)
 
     async def call(
         self,
@@ -116,6 +142,8 @@ class TaskStarter(ABC):
             UnknownToolError: There is no such tool.
             DefinitionError: It is not one of a server.
         """
+        if name not in self.tools:
+            raise self.unknown_tool(name)
         tool, context = self.tools.get(name), context or InvocationContext()
         if (remote := _remote(tool.executor)) is None:
             raise DefinitionError(f"the tool {name!r} is not one of a server, and cannot be started: call it")

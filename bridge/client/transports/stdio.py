@@ -106,12 +106,13 @@ class StdioTransport(Transport):
 
     @property
     def missing_program(self) -> str | None:
-        """The program, if it is a name that is not in the ``PATH`` of the child; None otherwise."""
+        """The program, if the child cannot start it: it is not at its path, or no program in the child's ``PATH``."""
         from bridge.client.transports.process import child_environment  # noqa: PLC0415 - only when a session is opened
 
         path = child_environment(self.inherit_env, self.env).get("PATH")
         is_name = Path(self.command).name == self.command
-        return self.command if is_name and shutil.which(self.command, path=path) is None else None
+        program = self.command if is_name else str(Path(self.cwd or "") / self.command)
+        return self.command if shutil.which(program, path=path) is None else None
 
     def redacted(self) -> str:
         """The command line without secrets."""
