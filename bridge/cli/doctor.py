@@ -12,7 +12,7 @@ import click
 import bridge
 from bridge.cli.completion import complete_targets
 from bridge.cli.install.clients import CLIENTS
-from bridge.cli.options import header_option, option, prefix_option, timeout_option, with_headers
+from bridge.cli.options import check_pins, header_option, option, prefix_option, timeout_option, with_headers
 from bridge.cli.reporting import FAILED, logging_option
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import (
@@ -144,6 +144,8 @@ def command(
     chosen = with_headers(ctx, given_targets(ctx, [text for text in targets if text not in unusable]), headers)
     if client is None and not chosen and not unusable:
         raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
+    if client is None and not unusable:
+        check_pins(ctx, chosen)
     if as_json and as_sarif:
         raise click.UsageError("--json and --sarif exclude each other", ctx)
     settings = _ServerSettings(timeout_seconds=timeout, pins=pins, prefix=prefix, is_alone=is_alone)

@@ -19,10 +19,10 @@ from bridge.cli.completion import complete_targets
 from bridge.cli.options import (
     ServerOptions,
     WholeNumber,
-    chat_model_of,
     check_pins,
     group_values,
     option,
+    optional_model,
     server_options,
     with_headers,
 )
@@ -78,7 +78,7 @@ _CLOSE_SECONDS = 1
     metavar="PROVIDER:NAME",
     help="Model that proposes answers to sampling requests of servers: openai:NAME, anthropic:NAME or bedrock:NAME.",
 )
-@option("--base-url", help="Base URL of another server with the API of the model's provider.")
+@option("--base-url", metavar="URL", help="Base URL of another server with the API of the model's provider.")
 @click.option("--no-browser", is_flag=True, help="Only print the address of the page.")
 @server_options("Timeout of a call without progress; by default 60 seconds, or that of the configuration.")
 @openapi_options
@@ -105,7 +105,7 @@ def command(
         raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
     meant = with_headers(ctx, given, options.headers)
     check_pins(ctx, meant)
-    chat_model = None if model is None else chat_model_of(ctx, model, base_url)
+    chat_model = optional_model(ctx, model, base_url)
     with redirect_stdout():
         from bridge.hosting import sockets  # noqa: PLC0415 - after usage errors
         from bridge.inspector.access import HOST, AccessTokens  # noqa: PLC0415 - as above

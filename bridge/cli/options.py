@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -168,6 +169,15 @@ def chat_model_of(ctx: click.Context, name: str, base_url: str | None) -> Provid
         raise click.UsageError(f"--model: {error}", ctx) from error
 
 
+def optional_model(ctx: click.Context, name: str | None, base_url: str | None) -> ProviderChatModel | None:
+    """Build a chat model as `chat_model_of`; None without a name, which a typed base URL needs."""
+    if name is not None:
+        return chat_model_of(ctx, name, base_url)
+    if any(each.name == "base_url" for each in typed_options(ctx)):
+        raise click.UsageError("--base-url needs --model, whose API is there", ctx)
+    return None
+
+
 def with_headers(
     ctx: click.Context, targets: Sequence[_AnyTarget], texts: Sequence[str]
 ) -> list[_AnyTarget | UrlTarget]:
@@ -237,6 +247,12 @@ def chosen_target(ctx: click.Context, text: str | None, options: ServerOptions) 
     return target
 
 
+def missing_name(ctx: click.Context, what: str, target: str | None) -> click.UsageError:
+    """Error for a missing word of a short command, such as ``the name of a TOOL``, that a target lists."""
+    shown = "" if target is None else f"; bridge list {shlex.quote(target)} shows them"
+    return click.UsageError(f"{what} is missing{shown}", ctx)
+
+
 def split_words(ctx: click.Context, words: Sequence[str]) -> tuple[str | None, list[str]]:
     """Split arguments into the target, unless that is a command after ``--``, and the rest."""
     rest = list(words)
@@ -297,7 +313,7 @@ class QuestionOptions:
         metavar="PROVIDER:NAME",
         help="Chat model for tools that ask for a completion: openai:NAME, anthropic:NAME or bedrock:NAME.",
     )
-    base_url: str | None = setting(help="Base URL of another server with the provider's API.")
+    base_url: str | None = setting(metavar="URL", help="Base URL of another server with the provider's API.")
     no_questions: bool = setting(
         is_flag=True, help="Declare to servers that questions are not answered, so that their tools do without."
     )
@@ -308,8 +324,7 @@ class QuestionOptions:
             return None
         from bridge.cli.interaction.questions import QuestionAnswerer  # noqa: PLC0415 - after errors of the arguments
 
-        model = None if self.model is None else chat_model_of(ctx, self.model, self.base_url)
-        return QuestionAnswerer(model=model, roots=self.root or None)
+        return QuestionAnswerer(model=optional_model(ctx, self.model, self.base_url), roots=self.root or None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

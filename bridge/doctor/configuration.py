@@ -113,12 +113,12 @@ def client_environment(subject: Subject) -> Iterator[Problem]:
             message = (
                 f"the command {transport.command!r} has no path and is {where}; {server.client} may have another PATH"
             )
-            yield Problem(item=server.item, message=message, remedy=remedy, where="command")
+            yield Problem(item=server.item, message=message, remedy=remedy, where=server.spelled("command"))
         for number, argument in enumerate(transport.args):
             if transport.cwd is None and argument and not os.path.isabs(argument) and Path(argument).exists():  # noqa: PTH117 - of any text
                 message = f"{argument!r} is a relative path, and {server.client} starts servers in another directory"
                 remedy = f"write {str(Path(argument).absolute())!r}"
-                yield Problem(item=server.item, message=message, remedy=remedy, where=f"args[{number}]")
+                yield Problem(item=server.item, message=message, remedy=remedy, where=server.spelled(f"args[{number}]"))
 
 
 @rule("error")
@@ -163,7 +163,7 @@ def plain_http(subject: Subject) -> Iterator[Problem]:
             continue
         if urlsplit(transport.url).scheme == "http":
             message = f"{transport.redacted()} is not encrypted"
-            yield Problem(item=server.item, message=message, remedy="use https://", where="url")
+            yield Problem(item=server.item, message=message, remedy="use https://", where=server.spelled("url"))
 
 
 @rule("warning")
@@ -174,8 +174,11 @@ def secret_in_configuration(subject: Subject) -> Iterator[Problem]:
     regarded as secret because of the name that it has, or because it looks like a key of a known issuer.
     """
     for server in subject.servers:
-        for where in _literal_secrets(server):
-            remedy = "write a reference such as ${API_KEY}, and replace the secret if the file was shared"
+        reference = "write a reference such as ${API_KEY}"
+        if server.client is not None:  # some have other references
+            reference = f"refer to a variable as {server.client} does"
+        for where in map(server.spelled, _literal_secrets(server)):
+            remedy = f"{reference}, and replace the secret if the file was shared"
             yield Problem(item=server.item, message="the secret is in the file", remedy=remedy, where=where)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bridge.client.auth.store import LoginStore, login_key
 from bridge.client.config.document import Diagnostics
@@ -26,20 +26,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from bridge.client.config.formats import NormalizedEntry
     from bridge.client.config.servers import ServerConfig
     from bridge.client.pins import Drift
     from bridge.client.tool_catalog import ServerStatus
 
 
 async def connect(
-    servers: Sequence[ServerConfig], source: str, entries: Mapping[str, Mapping[str, Any]]
+    servers: Sequence[ServerConfig], source: str, entries: Mapping[str, NormalizedEntry]
 ) -> tuple[list[Server], list[Definition]]:
     """Connect to servers, and list their tools, resources and prompts, also those that differ from pins.
 
     Args:
         servers: The servers; a failure of one does not affect the others.
         source: The target, for findings.
-        entries: Entries of the servers in ``mcp.json`` with canonical keys, by name.
+        entries: Entries of the servers in a configuration, by name.
     """
     unpinned = [replace(server, required=False, pins=None) for server in servers]
     async with McpToolProvider(unpinned) as provider:
@@ -66,7 +67,8 @@ async def connect(
             Server(
                 item=Item(kind="server", name=server.name, source=source),
                 config=server,
-                entry=entries.get(server.name, {}),
+                entry=entry.values if (entry := entries.get(server.name)) is not None else {},
+                written={} if entry is None else {**entry.translated, **entry.written},
                 problem=_problem(statuses[server.name]),
                 skipped=statuses[server.name].skipped,
                 drift=await _drift(server, provider),
@@ -78,12 +80,12 @@ async def connect(
     return found, definitions
 
 
-def entries_of(path: Path) -> dict[str, Mapping[str, Any]]:
-    """Entries of the servers in a valid configuration, with canonical keys and before references are expanded."""
+def entries_of(path: Path) -> dict[str, NormalizedEntry]:
+    """Entries of the servers in a valid configuration, before references are expanded."""
     diagnostics = Diagnostics()
     root = read_root(read_document(path.read_text(encoding="utf-8-sig"), str(path)), diagnostics)
     return {
-        name: normalize_entry(name, entry, diagnostics).values
+        name: normalize_entry(name, entry, diagnostics)
         for name, entry in root.servers.items()
         if isinstance(entry, dict)
     }

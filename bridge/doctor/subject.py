@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -154,6 +155,8 @@ class Server:
     config: ServerConfig
     entry: Mapping[str, Any] = field(default_factory=dict)
     """Its entry in ``mcp.json`` before references are expanded, with canonical keys; empty for other targets."""
+    written: Mapping[str, str] = field(default_factory=dict)
+    """Keys, and paths, of the file by those of `entry`, where they differ."""
     problem: ServerError | None = None
     """Failure to connect or to list its tools."""
     skipped: tuple[str, ...] = ()
@@ -166,6 +169,11 @@ class Server:
     """True if a login is stored for it."""
     client: str | None = None
     """Title of the client that starts or reaches it, with ``--client``; None otherwise."""
+
+    def spelled(self, where: str) -> str:
+        """Path in the file of a path in `entry`."""
+        key = re.split(r"[.\[]", where, maxsplit=1)[0]
+        return self.written.get(where) or self.written.get(key, key) + where.removeprefix(key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from bridge.errors import ServerError, ServerRefusedError, ToolError
 from bridge.gateway.proxy import Proxy
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.versions import METHOD_NOT_FOUND
+from bridge.server.profiles import LOCAL
 from bridge.wire.extension import Extension, extensions_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class GatewayExtensions:
     Args:
         provider: The servers.
         local: Local extensions.
-        has: Returns True for the name of a server whose extensions are announced; by default for all.
+        has: Returns True for the name of a server whose extensions are announced, and `LOCAL`; by default for all.
     """
 
     def __init__(
@@ -47,11 +48,11 @@ class GatewayExtensions:
         self._has = has
 
     def within(self, has: Callable[[str], bool]) -> GatewayExtensions:
-        """Return the local extensions, and those of some of the servers."""
+        """Return the extensions of some of the servers."""
         return GatewayExtensions(self._provider, self._local, has)
 
     def __iter__(self) -> Iterator[Extension]:
-        local = {each.id: each for each in extensions_of(self._local)}
+        local = {each.id: each for each in extensions_of(self._local) if self._has(LOCAL)}
         announced: dict[str, list[tuple[str, Json]]] = {}
         for server in filter(lambda each: self._has(each.name), self._provider.upstreams.values()):
             for identifier, settings in announced_by(server).items():

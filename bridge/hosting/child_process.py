@@ -66,6 +66,11 @@ class InheritedSockets:
     """True if it is to replace another process, and has to end if its configuration has problems."""
 
     @property
+    def is_successor(self) -> bool:
+        """True if this process takes the place of another one."""
+        return self.is_reload or (self.is_late and self.opened is not None)
+
+    @property
     def descriptors(self) -> list[int]:
         """File descriptors that the child inherits."""
         return [number for numbers in self._numbers().values() for number in numbers]
@@ -178,13 +183,17 @@ class WorkerChannel:
         """Receive the outcomes of the reloads that this worker has asked for, by number."""
         Thread(target=self._listen, name="bridge-worker", daemon=True).start()
 
-    def opened(self, processes: int) -> None:
-        """Report that requests are served, and the number of servers that this process starts as processes.
+    def opened(self, processes: int, profiles: Mapping[str, str]) -> None:
+        """Report that requests are served.
 
         Called in the event loop, of which signs of life are sent from now on.
+
+        Args:
+            processes: Number of servers that this process starts as processes.
+            profiles: Paths of the profiles by name.
         """
         self._loop = asyncio.get_running_loop()
-        self._tell({"say": "opened", "processes": processes})
+        self._tell({"say": "opened", "processes": processes, "profiles": profiles})
 
     async def reload(self) -> None:
         """Let new workers replace all of them, and wait until those serve; this one then drains.

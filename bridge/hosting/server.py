@@ -86,7 +86,9 @@ class Service:
     start: Start | None = None
     """The start of other servers, during which requests are served already; None if there are none."""
     is_late: bool = False
-    """True if other processes already listen, so that this one accepts connections only when its start has ended."""
+    """True if other processes already listen, so that this one accepts connections only when it is ready."""
+    is_successor: bool = False
+    """True if it takes the place of another process, which serves until the start of this one has ended."""
 
 
 class HttpServer(BackgroundServer):
@@ -161,7 +163,7 @@ class HttpServer(BackgroundServer):
         with self._opening:
             if self._service.lifespan is not None:
                 await self._stack.enter_async_context(self._service.lifespan())
-            if self._service.start is not None and self._service.is_late:
+            if self._service.start is not None and self._service.is_successor:
                 await self._service.start.ended()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -31,7 +31,7 @@ from bridge.hosting.service_manager import service_manager
 from bridge.signals import hangup_signals, has_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from bridge.hosting.child_process import InheritedSockets
 
@@ -50,7 +50,7 @@ _MAX_UNREAD_BYTES = 1024 * 1024
 def run_workers(
     count: int,
     sockets: InheritedSockets,
-    announce: Callable[[int], None],
+    announce: Callable[[int, Mapping[str, str]], None],
     *,
     has_keys: bool,
     changes: Callable[[], AsyncIterator[object]] | None = None,
@@ -60,7 +60,7 @@ def run_workers(
     Args:
         count: Number of workers.
         sockets: Listening sockets.
-        announce: Called when all workers serve, with the number of servers that each of them starts as processes.
+        announce: Called when all workers serve, with the arguments of `WorkerChannel.opened`.
         changes: Returns changes of files that all workers are replaced after; None for none.
         has_keys: True if state keys are configured; otherwise a key is generated for all workers.
 
@@ -84,7 +84,7 @@ class _Workers:
         self,
         count: int,
         sockets: InheritedSockets,
-        announce: Callable[[int], None],
+        announce: Callable[[int, Mapping[str, str]], None],
         environment: dict[str, str],
         changes: Callable[[], AsyncIterator[object]] | None,
     ) -> None:
@@ -145,6 +145,7 @@ class _Workers:
         """
         self._asked += asked
         if self._ending.is_set() or self._unopened:
+            print_message("not reloaded: the workers start or end; try again", "warning")
             self._answer_reloads("the workers start or end; try again")
             return
         if self._reloading is not None:
@@ -271,14 +272,13 @@ class _Workers:
         finally:
             self._all.discard(worker)
 
-    def opened(self, number: int, processes: int) -> None:
-        """Record that a worker serves, and the number of servers that it starts as processes."""
+    def opened(self, number: int, processes: int, profiles: Mapping[str, str]) -> None:
+        """Record that a worker serves; the other arguments are those of ``announce``."""
         self._has_opened = True
         self._starting.set()
-        was_opening = bool(self._unopened)
+        if self._unopened == {number}:
+            self._announce(processes, profiles)
         self._unopened.discard(number)
-        if was_opening and not self._unopened:
-            self._announce(processes)
 
     def share(self, sender: _Worker, uri: str) -> None:
         """Pass the update of a resource on to the other workers."""
@@ -370,10 +370,10 @@ class _Worker:
         with suppress(ConnectionError):
             while line := await self._reader.readline():
                 match json.loads(line):
-                    case {"say": "opened", "processes": processes}:
+                    case {"say": "opened", "processes": processes, "profiles": profiles}:
                         self.has_opened = True
                         self.opening.set_result(True)
-                        workers.opened(self.number, processes)
+                        workers.opened(self.number, processes, profiles)
                     case {"say": "pulse"}:
                         self._is_silent = False
                     case {"ask all": topic, "question": question}:

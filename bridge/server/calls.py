@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.access import Access
     from bridge.server.limits import Limits
-    from bridge.server.limits.accounts import Accounts, Execute
+    from bridge.server.limits.accounts import Accounts, CallLimits, Execute
     from bridge.server.lists.lists import Lists
     from bridge.server.results.kept_results import KeptResults
     from bridge.tools.caller import Caller
@@ -79,21 +79,23 @@ class Calls:
         """The running calls."""
         self.accounts: Accounts | None = None
         """Accounts of the callers; None without limits."""
+        self.call_limits: CallLimits | None = None
+        """Limits of the callers' calls; None for none."""
         self._execute: Execute = execute
         self.limits = limits  # None for none
         self._max_result_bytes = cache(limits.result_bytes_of) if limits is not None and limits.are_of_results else None
         self._counts_bytes = limits is not None and limits.are_of_bytes
         if limits is not None and limits.are_of_requests:
-            from bridge.server.limits.accounts import Accounts, limited  # noqa: PLC0415 - only with limits
+            from bridge.server.limits.accounts import Accounts, CallLimits  # noqa: PLC0415 - only with limits
 
             self.accounts = Accounts(limits) if beside is None or beside.accounts is None else beside.accounts
             if limits.are_of_calls:
-                self._execute = limited(self.accounts)
+                self.call_limits = CallLimits(self.accounts)
+                self._execute = self.call_limits.execute
         self.runs_directly = self.policy.runs_directly and self._max_result_bytes is None
         """True if tools that run directly may be called without `call`; see `bridge.server.methods.functions`."""
-        is_counted = limits is not None and limits.are_of_calls
         # Up to half of the maximum, `bounded` refuses nobody.
-        self.max_direct_calls = 0 if is_counted else sys.maxsize if max_calls is None else max_calls // 2
+        self.max_direct_calls = sys.maxsize if max_calls is None else max_calls // 2
         """Maximum running calls up to which such tools may be called without `call`."""
         if max_calls is not None:
             from bridge.server.limits.accounts import bounded  # noqa: PLC0415 - only with a maximum
@@ -260,6 +262,7 @@ class Calls:
         """True if nothing limits, changes or observes a call, so that its executor may run without `execute`."""
         return (
             self.runs_directly
+            and self.call_limits is None
             and tool.is_unlimited
             and context.deadline is None
             and self.running.has_room(self.max_direct_calls)

@@ -357,7 +357,15 @@ def joined(features: Features, others: list[Features]) -> Features:
 
 def with_extensions(features: Features, extensions: Extensions) -> Features:
     """Return features with further extensions, before their own."""
-    return replace(features, extensions=_AllExtensions((extensions, features.extensions)))
+    changed = replace(features, extensions=_AllExtensions((extensions, features.extensions)))
+    if (inner := features.narrowed) is None:
+        return changed
+
+    def narrowed(has: Callable[[str], bool], tools: ToolBox) -> Mapping[str, Any]:
+        found = inner(has, tools)
+        return {**found, "extensions": _AllExtensions((extensions, found.get("extensions", features.extensions)))}
+
+    return replace(changed, narrowed=narrowed)
 
 
 @dataclass(frozen=True, slots=True)

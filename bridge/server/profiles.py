@@ -22,6 +22,7 @@ from bridge.text import clip, to_json_line
 from bridge.tools.annotated_checks import check_fields
 from bridge.tools.tool import Tool
 from bridge.tools.transform import wrapped
+from bridge.wire.extension import extensions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from bridge.tools.middleware import CallNext
     from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
     from bridge.types import Feature
+    from bridge.wire.extension import Extension, Extensions
 
 DEFAULT_PROFILE = "default"
 """Name of the profile that is served at the path of the server itself."""
@@ -162,22 +164,35 @@ class Profile:
         features = replace(features, spills=source.spills or self.spill_chars is not None)
         if source.caller_features is not None:
             features = replace(features, caller_features=_ProfileCallerFeatures(self, source, features))
+        has = self._servers_of(features)
         if source.narrowed is not None:
-            features = replace(features, **source.narrowed(self._servers_of(features), features.tools))
+            features = replace(features, **source.narrowed(has, features.tools))
+        features = replace(features, extensions=_ExtensionsOf(features.extensions, has))
         # It is not known which items a request of an extension is about.
         return replace(features, forwarded=None) if self.selects_names else features
 
     def _servers_of(self, features: Features) -> Callable[[str], bool]:
-        """Return a function that returns True for the name of a server of which the profile has anything."""
+        """Return a function that returns True for a server, or `LOCAL`, of which the profile has anything."""
 
         def has(server: str) -> bool:
             if self.servers is not None and not matches(self.servers, server):
                 return False
             return not self.selects_names or any(
-                item.server == server for box in features.boxes.values() for item in box
+                (item.server or LOCAL) == server for box in features.boxes.values() for item in box
             )
 
         return has
+
+
+@dataclass(frozen=True, slots=True)
+class _ExtensionsOf:
+    """The extensions of some servers, and of this process as `LOCAL`, also after they have changed."""
+
+    source: Extensions
+    has: Callable[[str], bool]
+
+    def __iter__(self) -> Iterator[Extension]:
+        return (each for each in extensions_of(self.source) if self.has(each.server or LOCAL))
 
 
 def has_claims(token: AccessToken, wanted: Mapping[str, str]) -> bool:

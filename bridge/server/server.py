@@ -218,7 +218,8 @@ class Server(ServerCore, FeatureSource):
         """
         # Boxes of its own, so that `enable` and `disable` hold for the profile, too.
         features = self.features if self.features.caller_features is not None else self._own().features
-        options: Any = {**self.options, **profile.options_of(self.options), "beside": self}
+        # The features have the extensions already.
+        options: Any = {**self.options, **profile.options_of(self.options), "extensions": (), "beside": self}
         server = Server(profile.features_of(features), **options)
         server.profile = profile
         return server

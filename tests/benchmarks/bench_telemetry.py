@@ -14,7 +14,7 @@ from statistics import median
 from time import perf_counter
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from tests.benchmarks.http_server import Connection, post
+from tests.benchmarks.http_server import Connection, bearing, post
 from tests.benchmarks.messages import Era, call, says_three
 from tests.benchmarks.processes import running
 from tests.benchmarks.table import Ratios, Row
@@ -58,14 +58,17 @@ class Watched:
         assert process.stdout is not None
         self._input: IO[bytes] = process.stdin
         self._output: IO[bytes] = process.stdout
-        self._request = post(call(Era.MODERN, "add"), Era.MODERN)
-        ports: dict[str, int] = json.loads(self._output.readline())
-        self._connections = {name: stack.enter_context(Connection(port)) for name, port in ports.items()}
+        request = post(call(Era.MODERN, "add"), Era.MODERN)
+        reached: dict[str, tuple[int, str | None]] = json.loads(self._output.readline())
+        self._ways = {
+            name: (stack.enter_context(Connection(port)), bearing(credential, request) if credential else request)
+            for name, (port, credential) in reached.items()
+        }
         self._worked_seconds = self._clock()
 
     def call(self, name: str, calls: int) -> Cost:
         """Call one of the servers repeatedly, one call after the other."""
-        connection, request, begun_at = self._connections[name], self._request, perf_counter()
+        (connection, request), begun_at = self._ways[name], perf_counter()
         for _ in range(calls):
             assert says_three(connection.answer(request))
         seconds = perf_counter() - begun_at
@@ -95,6 +98,10 @@ def bench_what_is_switched_on(tmp_path: Path, table: Table, heading: str, pytest
         f"all four, {EACH}": watching("each", 1),
         "--rate": {"limits": {"rate": 10**9}},
         "--concurrency": {"limits": {"concurrency": 64}},
+        "a key": {"credential": "key"},
+        "a JWT": {"credential": "jwt"},
+        "--metrics --traces, of which one call in a hundred is kept": {"metrics": True, "traced_share": 0.01},
+        "a JWT, and these": {"credential": "jwt", "metrics": True, "traced_share": 0.01},
     }
     # The destination of traces is not measured.
     environment = os.environ | {"OTEL_TRACES_EXPORTER": "none", "OTEL_TRACES_SAMPLER": "parentbased_traceidratio"}

@@ -336,6 +336,21 @@ def test_a_client_without_servers_has_a_finding_with_its_own_key(
     assert remedy == f"  bridge install tools.py --client {client} adds one"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux's locations")
+def test_findings_name_the_keys_of_the_client(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "home" / ".config" / "goose" / "config.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("extensions:\n  one: {type: stdio, cmd: no-such-program, args: [], envs: {API_KEY: abc}}\n")
+    done = run("doctor", "--client", "goose")
+    assert "server 'one', cmd: the command 'no-such-program' has no path" in done.stdout
+    assert "server 'one', envs.API_KEY: the secret is in the file\n  refer to a variable as Goose does" in done.stdout
+
+
+def test_a_lock_file_needs_a_server(run: Run) -> None:
+    done = run("doctor", "calculator.py", "--pins", "mcp.lock.json")
+    assert (done.returncode, "--pins needs a server" in done.stderr) == (2, True)
+
+
 def test_a_client_is_in_place_of_a_target(run: Run) -> None:
     done = run("doctor", "calculator.py", "--client", "cursor")
     assert (done.returncode, "--client is in place of a TARGET" in done.stderr) == (2, True)

@@ -116,6 +116,7 @@ def test_several_targets_are_servers_under_their_own_names(start: Start, directo
         ([], "a TARGET is missing"),
         (["none.py"], "there is no file 'none.py'"),
         (["calculator.py", "--port", "70000"], "70000"),
+        (["calculator.py", "--base-url", "http://x"], "--base-url needs --model"),
         (["calculator.py", "--header", "A: b"], "--header needs one http(s):// URL"),
     ],
 )

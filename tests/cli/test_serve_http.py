@@ -222,6 +222,16 @@ def test_options_of_a_configuration_are_not_without_effect(run: Run, directory: 
     assert (done.returncode, "has no effect" in done.stderr) == (0, False), done.stderr
 
 
+def test_a_check_names_programs_that_cannot_be_started(run: Run, directory: Path) -> None:
+    (directory / "mine").touch(mode=0o700)
+    commands = {"a": "/nonexistent/server", "b": "no-such-program", "c": sys.executable, "d": "./mine", "e": "./yours"}
+    servers = {name: {"command": command, "cwd": str(directory)} for name, command in commands.items()}
+    (directory / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    done = run("serve", "mcp.json", "--transport", "http", "--check")
+    missing = [f"server {name!r}: command not found: {commands[name]!r}" for name in ("a", "b", "e")]
+    assert (done.returncode, done.stderr.splitlines()[-3:]) == (1, missing)
+
+
 def test_a_check_names_the_file_the_server_and_the_key_of_a_wrong_type(run: Run, directory: Path) -> None:
     servers = {"a": {"command": "x", "maxMemoryMib": "12"}, "b": forks.entry("-m", "bridge", "serve", "calculator.py")}
     (directory / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")

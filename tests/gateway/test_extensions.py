@@ -15,7 +15,7 @@ from bridge import ClientHandlers, HttpTransport, ServerConfig, StdioTransport, 
 from bridge.client import Connection, MemoryTransport
 from bridge.gateway import Gateway
 from bridge.hosting.serve import http_protocol
-from bridge.server import Features, Server, http_app
+from bridge.server import Extension, Features, Profile, Server, http_app
 from bridge.tools.toolbox import ToolBox
 from bridge.wire.extension import extensions_of
 from tests import forks
@@ -181,3 +181,24 @@ async def test_a_later_extension_is_announced(http_protocol: str) -> None:
                 async with Connection(config(HttpTransport(f"{origin}/mcp"), era)) as connection:
                     assert announced(connection) == extensions
             extensions[COLOURS] = {"palette": 16}
+
+
+@pytest.mark.parametrize(
+    ("servers", "expected"),
+    [
+        (("sounds",), {COLOURS: ("sounds", [])}),
+        (("local",), {COLOURS: (None, ["colours/mix"]), SOUNDS: (None, ["sounds/mix"])}),
+    ],
+)
+async def test_a_profile_has_the_extensions_of_its_servers_alone(servers: tuple[str, ...], expected: Any) -> None:
+    def own(name: str, method: str) -> Extension:
+        return Extension(id=name, methods={method: lambda *_: {}})
+
+    local = Features(extensions=[own(COLOURS, "colours/mix")])
+    upstream = ServerConfig(
+        name="sounds", transport=MemoryTransport(Server(features, name="sounds")), extensions={COLOURS: {}}
+    )
+    async with Gateway([upstream], local=local) as gateway:
+        server = Server(gateway.features, name="gate", extensions=[own(SOUNDS, "sounds/mix")])
+        found = server.with_profile(Profile(name="team", servers=servers)).features.extensions
+        assert {each.id: (each.server, [*each.methods]) for each in extensions_of(found)} == expected

@@ -75,7 +75,7 @@ async def test_a_worker_that_answers_a_question_slowly_gives_signs_of_life() -> 
     with channel() as (parent, worker), anyio.fail_after(DEADLINE_SECONDS):
         may_answer = threading.Event()
         worker.answers["slow"] = lambda question: may_answer.wait(DEADLINE_SECONDS) and question
-        worker.opened(0)
+        worker.opened(0, {})
         assert (await in_thread(parent.read))["say"] == "opened"
         parent.tell({"ask": "slow", "question": "x", "number": 7})
         parent.tell({"give": "pulse"})

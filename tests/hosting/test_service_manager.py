@@ -227,6 +227,19 @@ async def test_a_reload_while_a_worker_starts_again_leaves_as_many_as_before(man
         assert await anyio.to_thread.run_sync(process.wait, 60) == 0
 
 
+async def test_a_reload_during_the_start_of_workers_is_refused_with_a_line(manager: Manager, tmp_path: Path) -> None:
+    asleep = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"], "required": True}
+    path = configuration(tmp_path / "mcp.json", asleep=asleep)
+    with manager.started(str(path), "--workers", "2") as process, anyio.fail_after(120):
+        while not children_of(process.pid):
+            await anyio.lowlevel.checkpoint()
+        process.send_signal(signal.SIGHUP)
+        line = "not reloaded: the workers start or end; try again\n"
+        await anyio.to_thread.run_sync(until_printed, process, line, abandon_on_cancel=True)
+        process.send_signal(signal.SIGTERM)
+        assert await anyio.to_thread.run_sync(process.wait, 60) == 0
+
+
 async def test_reloads_end_the_back_off_of_a_worker_and_leave_as_many_as_before(manager: Manager) -> None:
     options = ("servers/calculator.py", "--workers", "2")
     with manager.started(*options, program=("-c", PATIENT)) as process, anyio.fail_after(120):

@@ -334,3 +334,17 @@ def test_the_number_of_processes_that_all_workers_start_is_said(start: Start, di
         line = process.line_with("over stdio for itself")
         assert "2 workers: each starts the 2 servers over stdio for itself, so up to 4 processes run" in line
         assert process.end(signal.SIGTERM) == 0
+
+
+ASLEEP = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"], "connectTimeoutSeconds": 3600}
+HUNG = ("serve", "mcp.json", "--transport", "http", "--port", "0", "--workers", "2", "--start-wait", "3600")
+
+
+def test_the_urls_of_profiles_are_said_although_a_server_hangs(start: Start, directory: Path) -> None:
+    servers = {"tools": forks.entry("-m", "bridge", "serve", "tools.py"), "asleep": ASLEEP}
+    configuration = {"mcpServers": servers, "profiles": {"team": {}, "default": {"servers": ["tools"]}}}
+    (directory / "mcp.json").write_text(json.dumps(configuration))
+    with start(*HUNG) as process:
+        assert process.line_with("serving mcp/team at ").endswith("/mcp/team")
+        assert process.line_with("serving mcp/default at ").endswith("/mcp")
+        assert process.end(signal.SIGTERM) == 0

@@ -12,7 +12,7 @@ from bridge.client import ClientHandlers, MemoryTransport
 from bridge.errors import DefinitionError
 from bridge.prompts.box import PromptBox
 from bridge.resources.box import ResourceBox
-from bridge.server import Server
+from bridge.server import Extension, Server
 from bridge.server.features import Features
 from bridge.server.profiles import Profile
 from bridge.server.tasks.options import TaskOptions
@@ -21,6 +21,7 @@ from bridge.tools.calls import ToolExecutionRequest
 from bridge.tools.execution import execute_timed
 from bridge.tools.questions import ElicitationAnswer
 from bridge.tools.toolbox import ToolBox
+from bridge.wire.extension import extensions_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -215,3 +216,23 @@ def test_each_profile_keeps_its_tasks_in_a_file_of_its_own(tmp_path: Path) -> No
     assert isinstance(store, SqliteTaskStore)
     store.check()
     assert (tmp_path / "tasks.db.one").exists()
+
+
+MIXER = Extension(id="com.example/mix", settings={"of": "local"}, methods={"mix/local": lambda *_: {}})
+
+
+@pytest.mark.parametrize(
+    ("profile", "is_offered"),
+    [
+        (Profile(name="all"), True),
+        (Profile(name="of_here", servers=("local",)), True),
+        (Profile(name="elsewhere", servers=("files",)), False),
+        (Profile(name="some", include=("find",)), True),
+        (Profile(name="none", include=("files_*",)), False),
+    ],
+    ids=lambda given: getattr(given, "name", ""),
+)
+def test_a_profile_has_extensions_of_this_process_only_with_something_of_it(profile: Profile, is_offered: bool) -> None:
+    features = Features(tools=ToolBox(find), extensions=[MIXER])
+    served = profile.features_of(features)
+    assert [each.id for each in extensions_of(served.extensions)] == ([MIXER.id] if is_offered else [])

@@ -20,7 +20,7 @@ from bridge.hosting.process import run_interruptible
 @click.command(cls=TargetCommand, short_help="Talk to a chat model that uses the tools of TARGETs.")
 @click.argument("targets", nargs=-1, metavar="[TARGET...]", shell_complete=complete_targets)
 @option("--model", required=True, metavar="PROVIDER:NAME", help="openai:NAME, anthropic:NAME or bedrock:NAME.")
-@option("--base-url", help="Base URL of another server with the provider's API.")
+@option("--base-url", metavar="URL", help="Base URL of another server with the provider's API.")
 @click.option("--system", help="System message for the model.")
 @option(
     "--memory",

@@ -34,7 +34,7 @@ from bridge.text import with_count
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from bridge.cli.serve.administration import Administration
     from bridge.cli.serve.options import ServeOptions
@@ -92,8 +92,8 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
         reload.run_with_reload(sorted(_directories_of_all(local)), inheritance)
         return
 
-    def announce(processes: int) -> None:
-        _announce(name, sockets, options)
+    def announce(processes: int, profiles: Mapping[str, str]) -> None:
+        _announce(name, sockets, options, profiles)
         print_message(options.scaling.missing_features())
         if processes:
             print_message(options.scaling.number_of_processes(processes))
@@ -134,17 +134,21 @@ def _check_address(ctx: click.Context, options: ServeOptions) -> None:
         raise click.UsageError(f"--path must begin with a slash, not {options.path!r}", ctx)
 
 
-def _announce(name: str, sockets: list[socket.socket], options: ServeOptions, profiles: Iterable[Profile] = ()) -> None:
+def _path_of(options: ServeOptions) -> str:
+    return "/sse" if options.transport == "sse" else options.path
+
+
+def _announce(name: str, sockets: list[socket.socket], options: ServeOptions, profiles: Mapping[str, str]) -> None:
     port = sockets[0].getsockname()[1]
-    path, kind = ("/sse", "sse") if options.transport == "sse" else (options.path, "http")
+    path, kind = _path_of(options), "sse" if options.transport == "sse" else "http"
     wants_key = bool(options.auth.api_key or options.auth.api_keys)
     host = sockets_module.connectable_host(options.host)
-    for each in profiles or (None,):
-        shown, at = (name, path) if each is None else (f"{name}/{each.name}", each.path_below(path))
-        print_message(f"serving {shown} at {sockets_module.url_of(options.host, port, at)}")
-        if each is None:
-            entry = url_entry(sockets_module.url_of(host, port, at), kind, wants_key=wants_key)
-            print_message(configuration(name, entry))
+    for profile, at in profiles.items():
+        print_message(f"serving {name}/{profile} at {sockets_module.url_of(options.host, port, at)}")
+    if not profiles:
+        print_message(f"serving {name} at {sockets_module.url_of(options.host, port, path)}")
+        entry = url_entry(sockets_module.url_of(host, port, path), kind, wants_key=wants_key)
+        print_message(configuration(name, entry))
 
 
 def _announce_servers(serving: Serving, operations: HealthState) -> None:
@@ -229,6 +233,8 @@ def _serve_here(
                 admin=admin,
             )
 
+        profiles = {each.name: each.path_below(_path_of(options)) for each in serving.profiles}
+
         def announce() -> None:
             if administration is not None:
                 administration.opened()
@@ -236,11 +242,11 @@ def _serve_here(
                 with inheritance.opened as parent:
                     parent.send(b".")
             if worker is None:
-                _announce(name, sockets, options, serving.profiles)
+                _announce(name, sockets, options, profiles)
                 _announce_servers(serving, operations)
                 service_manager().ready("serving")
             else:
-                worker.opened(sum(server["transport"] == "stdio" for server in serving.servers()))
+                worker.opened(sum(server["transport"] == "stdio" for server in serving.servers()), profiles)
 
         service = Service(
             app=app,
@@ -252,6 +258,7 @@ def _serve_here(
             reload=operations.reload if worker is None else None,
             start=server.features.start,
             is_late=inheritance is not None and inheritance.is_late,
+            is_successor=inheritance is not None and inheritance.is_successor,
         )
         limits = ConnectionLimits(
             max_header_bytes=options.limits.max_header_bytes, max_connections=options.limits.max_connections

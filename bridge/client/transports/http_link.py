@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _BAD_REQUEST, _FORBIDDEN, _NOT_FOUND, _METHOD_NOT_ALLOWED = 400, 403, 404, 405
 _BACKGROUND_SECONDS = 30.0
+MAX_POSTING = 16
+"""Maximum messages without a response that are sent at once, such as answers to a server's requests."""
 _NEVER_RUN_STATUSES = frozenset({UNAUTHORIZED, 407, 421})
 _CHECK_THE_PATH = "check the path: it is often /mcp or /sse"
 _UNKNOWN_SESSION = re.compile(
@@ -68,6 +70,7 @@ class HttpLink(Link):
         self._options = options
         self._events = options.events
         self._client: MessageClient
+        self._posting = anyio.CapacityLimiter(MAX_POSTING)
 
     def _new_client(self) -> MessageClient:
         return MessageClient(self._url, self._headers, self._auth, self._events, self._options.connect_seconds)
@@ -102,8 +105,9 @@ class HttpLink(Link):
         """Send a message that has no response; a failure requests a health check."""
         try:
             with anyio.fail_after(_BACKGROUND_SECONDS):
-                response = await self._client.send(request)
-                await closed(response)
+                async with self._posting:
+                    response = await self._client.send(request)
+                    await closed(response)
             if response.status_code >= _BAD_REQUEST:
                 self._events.suspect()
         except (httpx2.TransportError, SignInError, TimeoutError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
+from functools import lru_cache
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from bridge.protocol.peer import PendingRequest
 
 _FLUSH_SECONDS = 0.5
+
+
+@lru_cache(maxsize=256)
+def _guessed_secrets(*command: str) -> tuple[str, ...]:
+    """Secrets that a command line seems to have; cached, since each line of a child's output is searched for them."""
+    return redact_command(command).secrets
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -99,12 +106,13 @@ class StdioTransport(Transport):
 
     @property
     def missing_program(self) -> str | None:
-        """The program, if it is a name that is not in the ``PATH`` of the child; None otherwise."""
+        """The program, if the child cannot start it: it is not at its path, or no program in the child's ``PATH``."""
         from bridge.client.transports.process import child_environment  # noqa: PLC0415 - only when a session is opened
 
         path = child_environment(self.inherit_env, self.env).get("PATH")
         is_name = Path(self.command).name == self.command
-        return self.command if is_name and shutil.which(self.command, path=path) is None else None
+        program = self.command if is_name else str(Path(self.cwd or "") / self.command)
+        return self.command if shutil.which(program, path=path) is None else None
 
     def redacted(self) -> str:
         """The command line without secrets."""
@@ -112,8 +120,7 @@ class StdioTransport(Transport):
 
     def scrub(self, text: str) -> str:
         """Remove this transport's secrets from a text, such as the child's standard error."""
-        guessed = redact_command((self.command, *self.args)).secrets
-        return scrub(text, (*self.env.values(), *self.expanded, *guessed))
+        return scrub(text, (*self.env.values(), *self.expanded, *_guessed_secrets(self.command, *self.args)))
 
     def links(self, options: LinkOptions, last_kind: str | None) -> Sequence[Link]:  # noqa: ARG002
         """Create the link."""

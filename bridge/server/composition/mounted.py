@@ -218,6 +218,8 @@ class _LinkingExecutor:
 def _linked(result: ToolExecutionResult, linked: Callable[[str], str]) -> ToolExecutionResult:
     """Return a result with other URIs."""
     received: Any = result.received
+    if received is not None and received.get("resultType") == "task":
+        return result
     if received is not None:
         return ToolExecutionResult.passing_on(_linked_json(received, linked))
     content, model_content = _blocks(result.content, linked), result.model_content

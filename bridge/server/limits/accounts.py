@@ -9,18 +9,18 @@ from contextvars import ContextVar
 from functools import lru_cache, partial
 from ipaddress import IPv6Address, IPv6Network
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import to_json
 
 from bridge.protocol.messages import CallRefused, ProtocolError
 from bridge.protocol.versions import LIMIT_EXCEEDED
-from bridge.server.limits.account import Account, LimitExceeded, too_many_of_all
+from bridge.server.limits.account import Account, LimitExceeded, ToolAccount, too_many_of_all
 from bridge.server.limits.limits import local_meter
 from bridge.tools.execution import execute
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from starlette.types import Scope
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     Execute = Callable[
         [Tools, ToolExecutionRequest, InvocationContext, ExecutionPolicy], Awaitable[ToolExecutionResult]
     ]
+
+_Result = TypeVar("_Result")
 
 MAX_ACCOUNTS = 10_000
 """Maximum number of remembered callers; unused accounts are dropped first."""
@@ -185,24 +187,44 @@ def count_result(accounts: Accounts, written: object) -> None:
         account.count_bytes(accounts.clock(), len(text))
 
 
-def limited(accounts: Accounts) -> Execute:
-    """Execute calls unless they are over a limit of their caller; those are answered by an error that says when."""
-    single = Account(accounts.limits)  # of the only caller over stdio
+class CallLimits:
+    """Limits of calls: each is counted for its caller while it runs."""
 
-    async def run(
-        tools: Tools, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+        self._single = Account(accounts.limits)  # of the only caller over stdio
+
+    def enter(self, name: str) -> ToolAccount | LimitExceeded:
+        """Count a call; return the account to leave at its end, or the refusal of the call."""
+        return (current_account.get() or self._single).enter(name, self._accounts.clock())
+
+    def counted(self, name: str, work: Coroutine[Any, Any, Any] | None) -> Coroutine[Any, Any, Any] | None:
+        """Return a coroutine that runs that of a call, if any, and counts it until its end; None over a limit."""
+        if work is None:
+            return None
+        entered = self.enter(name)
+        if isinstance(entered, LimitExceeded):
+            work.close()
+            return None
+        return _until_left(work, entered)
+
+    async def execute(
+        self, tools: Tools, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
     ) -> ToolExecutionResult:
+        """Execute a call unless it is over a limit; then it is answered by an error that says when to try again."""
         if tools.find(request.name) is None:
             return await execute(tools, request, context, policy)
-        entered = (current_account.get() or single).enter(request.name, accounts.clock())
+        entered = self.enter(request.name)
         if isinstance(entered, LimitExceeded):
             return entered.result
-        try:
-            return await execute(tools, request, context, policy)
-        finally:
-            entered.leave()
+        return await _until_left(execute(tools, request, context, policy), entered)
 
-    return run
+
+async def _until_left(work: Awaitable[_Result], entered: ToolAccount) -> _Result:
+    try:
+        return await work
+    finally:
+        entered.leave()
 
 
 def bounded(executing: Execute, max_calls: int, running: RunningCalls) -> Execute:

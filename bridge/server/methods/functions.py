@@ -51,6 +51,10 @@ class FunctionMethod(Method):
         """The policy of its calls."""
 
     @abstractmethod
+    def _name(self, exchange: ServedExchange) -> str:
+        """Return the name for limits and messages."""
+
+    @abstractmethod
     def _write(self, exchange: ServedExchange, result: ToolExecutionResult) -> bytes:
         """Write a result; raises `ProtocolError` if the answer is an error."""
 
@@ -68,7 +72,7 @@ class FunctionMethod(Method):
         return self._run(exchange) if exchange.started is None else self._resume(exchange, exchange.started)
 
     def start(self, exchange: ServedExchange, step: Step) -> bytes | None:
-        """Start the function, if nothing limits or observes it.
+        """Start the function, if nothing but a caller's calls is limited, and nothing observes it.
 
         Raises:
             InputRequired: The function asks its client a question.
@@ -82,7 +86,8 @@ class FunctionMethod(Method):
             context = self._core.prepared(context_of(exchange))
         executor: FunctionExecutor = exchange.tool.executor  # type: ignore[assignment]  # of a function
         try:
-            work = executor.start(exchange.arguments, context)
+            work, limits = executor.start(exchange.arguments, context), self._core.call_limits
+            work = work if limits is None else limits.counted(self._name(exchange), work)
             exchange.started = None if work is None else step(work)
         except StopIteration as end:
             value = end.value

@@ -113,6 +113,7 @@ class ToolsCall(FunctionMethod):
             or LOG_LEVEL_KEY in meta
             or not meta.keys() <= ENVELOPE_KEYS
             or core.memory_id_of is not None
+            or core.call_limits is not None
             or not self._running.has_room(core.max_direct_calls)
         ):
             return None
@@ -168,6 +169,10 @@ class ToolsCall(FunctionMethod):
     @property
     def _policy(self) -> ExecutionPolicy:
         return self._core.policy
+
+    def _name(self, exchange: ServedExchange) -> str:
+        name: str = exchange.params["name"]
+        return name
 
     def _write(self, exchange: ServedExchange, result: ToolExecutionResult) -> bytes:
         assert exchange.tool is not None, "it was planned"
