@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from datetime import UTC, datetime
 from functools import partial
@@ -18,6 +17,7 @@ from bridge.cli.options import (
     ServerOptions,
     chosen_target,
     group_values,
+    missing_name,
     output_option,
     server_options,
     split_words,
@@ -101,8 +101,7 @@ def command(
     options, (given, waiting) = group_values(ServerOptions, settings), split_words(ctx, words)
     target = chosen_target(ctx, given, options)
     if not waiting:
-        shown = f"; bridge list {shlex.quote(given)} shows them" if given is not None else ""
-        raise click.UsageError(f"the name of a TOOL is missing{shown}", ctx)
+        raise missing_name(ctx, "the name of a TOOL", given)
     name, *assignments = waiting
     if assignments and json_text is not None:
         raise click.UsageError("arguments are given either as name=value or as --json", ctx)

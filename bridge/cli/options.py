@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -244,6 +245,12 @@ def chosen_target(ctx: click.Context, text: str | None, options: ServerOptions) 
     [target] = with_headers(ctx, [only_target(ctx, text)], options.headers)
     check_pins(ctx, [target])
     return target
+
+
+def missing_name(ctx: click.Context, what: str, target: str | None) -> click.UsageError:
+    """Error for a missing word of a short command, such as ``the name of a TOOL``, that a target lists."""
+    shown = "" if target is None else f"; bridge list {shlex.quote(target)} shows them"
+    return click.UsageError(f"{what} is missing{shown}", ctx)
 
 
 def split_words(ctx: click.Context, words: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -8,7 +8,15 @@ import click
 
 from bridge.cli.assignments import read_assignments
 from bridge.cli.completion import complete_prompts
-from bridge.cli.options import ServerOptions, chosen_target, group_values, output_option, server_options, split_words
+from bridge.cli.options import (
+    ServerOptions,
+    chosen_target,
+    group_values,
+    missing_name,
+    output_option,
+    server_options,
+    split_words,
+)
 from bridge.cli.reporting import logging_option
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, produced, prompt_named, with_features
 from bridge.cli.targets.target import TargetCommand
@@ -36,7 +44,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], output: str, **settin
     options, (given, waiting) = group_values(ServerOptions, settings), split_words(ctx, words)
     target = chosen_target(ctx, given, options)
     if not waiting or "=" in waiting[0]:
-        raise click.UsageError("the name of a PROMPT is missing", ctx)
+        raise missing_name(ctx, "the name of a PROMPT", given)
     name, *assignments = waiting
     texts = {"properties": {word.partition("=")[0]: {"type": "string"} for word in assignments}}
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli.completion import complete_uris
-from bridge.cli.options import ServerOptions, chosen_target, group_values, output_option, server_options, split_words
+from bridge.cli.options import (
+    ServerOptions,
+    chosen_target,
+    group_values,
+    missing_name,
+    output_option,
+    server_options,
+    split_words,
+)
 from bridge.cli.reporting import logging_option
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, contents_of, with_features
 from bridge.cli.targets.target import TargetCommand
@@ -36,6 +44,8 @@ def command(ctx: click.Context, /, words: tuple[str, ...], output: str, **settin
     """
     options, (given, waiting) = group_values(ServerOptions, settings), split_words(ctx, words)
     target = chosen_target(ctx, given, options)
+    if not waiting:
+        raise missing_name(ctx, "the URI of a resource", given)
     if len(waiting) != 1:
         raise click.UsageError(f"one URI is expected, not {len(waiting)}", ctx)
     [uri] = waiting

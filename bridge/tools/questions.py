@@ -9,10 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict
 
+from pydantic_core import to_json
 from typing_extensions import TypeVar
 
-from bridge.errors import ToolError
+from bridge.errors import DefinitionError, ToolError
+from bridge.text import short_repr
 from bridge.tools.annotated_checks import check_fields
+from bridge.tools.content import Block
 from bridge.tools.forms import Form, MisfitError
 
 if TYPE_CHECKING:
@@ -182,13 +185,54 @@ Answer = ElicitationAnswer | SamplingAnswer | tuple[Root, ...]
 """An answer; in the order of the kinds of `Question`."""
 
 
-def _with_form(question: Question) -> Question:
+_PLAIN = (
+    "message",
+    "url",
+    "elicitation_id",
+    "meta",
+    "metadata",
+    "system_prompt",
+    "stop_sequences",
+    "model_preferences",
+)
+"""Fields that are sent as they are."""
+
+
+def _checked(key: object, question: Question) -> Question:
+    """Return a question that can be sent, with its form.
+
+    Raises:
+        DefinitionError: It cannot be sent, or MCP cannot carry its form.
+    """
+    if not isinstance(question, Question):
+        raise DefinitionError(
+            f"{short_repr(question)} is not a question; ask an Elicitation, a UrlElicitation, a Sampling or Roots"
+        )
+    if isinstance(question, Elicitation) and question.form is None:
+        form = Form.of(question.schema)
+        question = replace(question, schema=form.schema, form=form)
+    check_fields(question)
     if isinstance(question, Sampling):
-        check_fields(question)
-    if not isinstance(question, Elicitation) or question.form is not None:
-        return question
-    form = Form.of(question.schema)
-    return replace(question, schema=form.schema, form=form)
+        for message in question.messages:
+            _check_message(message)
+    try:
+        to_json([key, *(getattr(question, name, None) for name in _PLAIN)])
+    except ValueError as error:
+        raise DefinitionError(f"the question {key!r} cannot be written as JSON: {error}") from error
+    if not isinstance(key, str):
+        raise DefinitionError(f"the key of a question must be text, not {key!r}")
+    return question
+
+
+def _check_message(message: SamplingMessage) -> None:
+    if not isinstance(message, SamplingMessage):
+        raise DefinitionError(f"a message of a Sampling must be a SamplingMessage, not {short_repr(message)}")
+    check_fields(message)
+    is_list = isinstance(message.content, list | tuple)
+    if not is_list or not all(isinstance(part, Block | ToolUse | ToolUseResult) for part in message.content):
+        raise DefinitionError(
+            f"content of SamplingMessage must be a list of content, such as Text, not {short_repr(message.content)}"
+        )
 
 
 def fitting(question: Question, answer: Answer) -> Answer:
@@ -231,10 +275,10 @@ async def ask_for_fitting(
         Fitting answers under the same keys; a form that was not filled in correctly twice counts as declined.
 
     Raises:
-        DefinitionError: MCP cannot carry a form.
+        DefinitionError: A question cannot be sent, or MCP cannot carry its form.
         ToolError: The model's answer does not fit.
     """
-    questions = {key: _with_form(question) for key, question in questions.items()}
+    questions = {key: _checked(key, question) for key, question in questions.items()}
     answers = dict(await ask(questions))
     again: dict[str, Question] = {}
     for key, question in questions.items():

@@ -240,8 +240,8 @@ def test_a_file_without_usable_tools_is_one_line_and_code_2(
                 "name the functions that it serves, or run it by an ASGI server such as uvicorn, and name its URL"
             ),
         ),
-        ("calculater", "there is no module 'calculater'"),
-        ("calculator.tools", "there is no module 'calculator.tools'"),
+        ("calculater", "there is no module 'calculater'; did you mean 'calculator.py'?"),
+        ("calculator.tools", "there is no module 'calculator.tools'; did you mean 'calculator.py'?"),
         ("json.nothing", "there is no module 'json.nothing'"),
         (
             "folder",

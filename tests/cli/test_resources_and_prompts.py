@@ -197,7 +197,7 @@ def test_a_read_that_fails_has_its_traceback_where_the_function_is(bridge: Bridg
 
 def test_a_uri_is_needed(bridge: Bridge) -> None:
     code, _, errors = bridge("read")
-    assert (code, "one URI is expected, not 0" in errors) == (2, True)
+    assert (code, "the URI of a resource is missing" in errors) == (2, True)
     code, _, errors = bridge("read", "a://b", "c://d")
     assert (code, "one URI is expected, not 2" in errors) == (2, True)
 

@@ -67,7 +67,7 @@ BAD_ENTRIES: list[tuple[dict[str, Any], str]] = [
     ({"command": "x", "timeout": float("inf")}, "server 'a', 'timeout': must be a finite number"),
     (
         {"command": "x", "timeout": 60, "max_call_seconds": 30},
-        "server 'a', 'maxCallSeconds': is shorter than 'timeout', which would have no effect",
+        "server 'a', 'max_call_seconds': is shorter than 'timeout', which would have no effect",
     ),
     ({"command": "x", "disabled": "true"}, "server 'a', 'disabled': must be true or false"),
     ({"command": "x", "enabled": "no"}, "server 'a', 'enabled': must be true or false"),

@@ -230,6 +230,34 @@ class TestInBothEras:
         async with Client(memory(server), mode=mode, elicitation_callback=fill_in) as client:
             assert text(await client.call_tool("sure", {})) == str(("decline", None, None))
 
+    @pytest.mark.parametrize(
+        ("key", "question", "problem"),
+        [
+            ("a", Elicitation(5, {}), "message of Elicitation must be text, not 5"),  # type: ignore[arg-type]
+            ("a", Elicitation("\ud800", {}), "the question 'a' cannot be written as JSON"),
+            ("a", Elicitation("Sure?", {}, {"kind": object()}), "the question 'a' cannot be written as JSON"),
+            ("a", UrlElicitation("Go", 5), "url of UrlElicitation must be text, not 5"),  # type: ignore[arg-type]
+            ("a", Sampling(["Hi"], 5), "must be a SamplingMessage, not 'Hi'"),  # type: ignore[list-item]
+            ("a", Sampling([SamplingMessage("user", "Hi")], 5), "must be a list, not 'Hi'"),  # type: ignore[arg-type]
+            ("a", Sampling([SamplingMessage("user", ("Hi",))], 5), "such as Text, not ('Hi',)"),  # type: ignore[arg-type]
+            ("a", Sampling([SamplingMessage("bot", ())], 5), "must be 'user' or 'assistant'"),  # type: ignore[arg-type]
+            ("a", "Sure?", "'Sure?' is not a question"),
+            (5, Elicitation("Sure?", {}), "the key of a question must be text, not 5"),
+        ],
+    )
+    async def test_a_question_that_cannot_be_sent_fails_in_its_tool(
+        self, mode: Any, key: Any, question: Any, problem: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        @tool
+        async def ask(context: InvocationContext) -> str:
+            await context.ask({key: question})
+            return "asked"
+
+        async with Person().client(ask, mode=mode) as client:
+            result = await client.call_tool("ask", {})
+        assert result.is_error
+        assert problem in caplog.text
+
     @pytest.mark.parametrize("form", [list[str], {"name": "str"}, {"type": "object", "properties": {"a": 1}}])
     @pytest.mark.parametrize("way", ["elicit", "ask"])
     async def test_a_form_that_cannot_be_sent_is_an_error_with_the_remedy(self, mode: Any, way: str, form: Any) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from bridge.cli.reporting import ImportFailedError, user_location, users_traceback
 from bridge.cli.targets.openapi import is_application, operation_tools
-from bridge.cli.targets.target import FileTarget, OpenApiTarget, target_argument
+from bridge.cli.targets.target import FileTarget, OpenApiTarget, similar_file, target_argument
 from bridge.errors import DefinitionError, TargetError
 from bridge.hosting.process import imported_target
 from bridge.text import nearest
@@ -346,7 +346,7 @@ def _import_module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        raise TargetError(f"there is no module {error.name!r}") from None
+        raise TargetError(f"there is no module {error.name!r}{similar_file(name)}") from None
     if hasattr(module, "__path__") and getattr(module, "__file__", None) is None:  # to Python a package, if need be
         raise TargetError(f"{name!r} is a directory: write {name.replace('.', '/')}/, or name a file in it")
     return module

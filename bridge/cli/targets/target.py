@@ -225,12 +225,17 @@ def _existing_file(text: str, *, directory: bool = False) -> Path:
     if path.is_dir() and not directory:
         raise TargetError(f"{text!r} is a directory; name a file in it")
     if not path.exists():
-        near = (
-            nearest(path.name, (each.name for each in path.parent.iterdir())) if os.access(path.parent, os.R_OK) else []
-        )
-        meant = f"; did you mean {str(Path(text).with_name(near[0]))!r}?" if near else ""
-        raise TargetError(f"there is no file {text!r} (looked for {path}){meant}")
+        raise TargetError(f"there is no file {text!r} (looked for {path}){similar_file(text)}")
     return path
+
+
+def similar_file(text: str) -> str:
+    """Suggest the file with the most similar name in the same folder; empty if there is none."""
+    path = Path(text).expanduser()
+    if not path.parent.is_dir() or not os.access(path.parent, os.R_OK):
+        return ""
+    near = nearest(path.name, (each.name for each in path.parent.iterdir()))
+    return f"; did you mean {str(path.with_name(near[0]))!r}?" if near else ""
 
 
 def _is_folder(text: str) -> bool:

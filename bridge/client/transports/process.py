@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import anyio
+import anyio.lowlevel
 
 from bridge.client.transports.process_limits import NO_LIMITS, ProcessLimits, limited
 
@@ -38,6 +39,8 @@ TERMINATE_GRACE_SECONDS = 2.0
 _REAP_SECONDS = 2.0
 _POLL_SECONDS = 0.01
 _CLOSING_ERRORS = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
+LINES_OF_A_TURN = 100
+"""Lines of output that are read before other tasks run: one read may have very many."""
 _MAX_WORDS = 20
 _MAX_WORD_CHARS = 500
 
@@ -194,8 +197,10 @@ class ChildProcess:
                 async for chunk in self._process.stderr:
                     *lines, rest = (rest + chunk).split(b"\n")
                     rest = rest[-4 * _MAX_WORD_CHARS :]
-                    for line in lines:
+                    for number, line in enumerate(lines, 1):
                         self.log_line(line.decode(errors="replace"))
+                        if number % LINES_OF_A_TURN == 0:
+                            await anyio.lowlevel.checkpoint()
             self.log_line(rest.decode(errors="replace"))
         finally:
             self._stderr_ended.set()

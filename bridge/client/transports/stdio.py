@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
+from functools import lru_cache
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from bridge.protocol.peer import PendingRequest
 
 _FLUSH_SECONDS = 0.5
+
+
+@lru_cache(maxsize=256)
+def _guessed_secrets(*command: str) -> tuple[str, ...]:
+    """Secrets that a command line seems to have; cached, since each line of a child's output is searched for them."""
+    return redact_command(command).secrets
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -113,8 +120,7 @@ class StdioTransport(Transport):
 
     def scrub(self, text: str) -> str:
         """Remove this transport's secrets from a text, such as the child's standard error."""
-        guessed = redact_command((self.command, *self.args)).secrets
-        return scrub(text, (*self.env.values(), *self.expanded, *guessed))
+        return scrub(text, (*self.env.values(), *self.expanded, *_guessed_secrets(self.command, *self.args)))
 
     def links(self, options: LinkOptions, last_kind: str | None) -> Sequence[Link]:  # noqa: ARG002
         """Create the link."""

@@ -18,6 +18,7 @@ import anyio.lowlevel
 from pydantic import ValidationError
 
 from bridge.client.transports.link import Cause, TransportFailedError
+from bridge.client.transports.process import LINES_OF_A_TURN
 from bridge.client.transports.received_data import LARGE_BYTES, MAX_MESSAGE_BYTES, ResponseTooLongError
 from bridge.client.transports.streamed_reads import StreamedRead
 from bridge.portal import runs_on_asyncio
@@ -152,6 +153,8 @@ class LineReader:
                     self._read(self._lines.popleft())
                     await self._events.delivered()
                     self._check_noise()
+                    if len(self._lines) % LINES_OF_A_TURN == 1:
+                        await anyio.lowlevel.checkpoint()
                 self._check_part()
                 if is_full:
                     await anyio.lowlevel.checkpoint()  # a full pipe is read without waiting

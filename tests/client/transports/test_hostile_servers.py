@@ -6,22 +6,26 @@ import asyncio
 import json
 import logging
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
 from bridge.client import HttpTransport, McpToolProvider, ServerConfig, StdioTransport
+from bridge.client.transports.http_link import MAX_POSTING
 from bridge.errors import BridgeError, ServerAnswerError, ServerRefusedError
+from tests.client import raw_http
 from tests.client.conftest import DEADLINE_SECONDS, forked
 from tests.client.http_client import sent_by
-from tests.client.raw_http import MODERN, Request, http, opened, raw_server
+from tests.client.raw_http import MODERN, RawServer, Request, http, json_of, opened, raw_server
 from tests.fuzz.client import AT_ONCE, RECONNECT
 from tests.fuzz.hostile import Hostile, HttpServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
+
+    from tests.client.raw_http import Answer
 
 pytestmark = pytest.mark.anyio
 
@@ -118,3 +122,42 @@ async def test_a_list_that_is_no_list_fails_the_call_that_needs_it(own: bool) ->
     async with raw_server(MODERN, answer) as server, opened(sent_by(server.config(), own=own)) as connection:
         with pytest.raises(ServerAnswerError, match="not valid MCP"):
             await connection.call_tool("add", {})
+
+
+class SlowServer(RawServer):
+    """A server that does not read on after an answer to a request of its own, until it is released."""
+
+    def __init__(self, era: str, answer: Answer, **options: Any) -> None:
+        super().__init__(era, answer, **options)
+        self.waiting = 0
+        self.is_released = asyncio.Event()
+        self.has_many = asyncio.Event()
+
+    def _pieces(self, request: Request) -> Sequence[bytes | asyncio.Event | None]:
+        if request.method == "POST" and "result" in request.message and not self.is_released.is_set():
+            self.waiting += 1
+            if self.waiting == MAX_POSTING:
+                self.has_many.set()
+            return [self.is_released, http(202, b"")]
+        return super()._pieces(request)
+
+
+async def test_a_server_that_asks_much_gets_its_answers_over_few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raw_http, "RawServer", SlowServer)
+    pings = b"".join(b'data: {"jsonrpc": "2.0", "id": "p%d", "method": "ping"}\n\n' % number for number in range(300))
+
+    def answer(request: Request) -> list[bytes | None]:
+        if request.message["params"]["name"] == "add":
+            return [json_of(request.call_id, {"content": []})]
+        result = json.dumps({"jsonrpc": "2.0", "id": request.call_id, "result": {"content": []}}).encode()
+        return [http(200, pings + b"data: %b\n\n" % result, Content_Type="text/event-stream")]
+
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with raw_server("legacy", answer) as server, opened(server.config()) as connection:
+            assert isinstance(server, SlowServer)
+            await connection.call_tool("ping", {})
+            await server.has_many.wait()
+            for _ in range(50):
+                await connection.call_tool("add", {})
+            assert server.waiting == MAX_POSTING
+            server.is_released.set()

@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from bridge.client import Connection, ConnectionState, ServerConfig, StdioTransport
-from bridge.client.transports.process import child_environment, child_process
+from bridge.client.transports.link import LinkEvents
+from bridge.client.transports.process import LINES_OF_A_TURN, ChildProcess, child_environment, child_process
+from bridge.client.transports.stdio_lines import LineReader
 from bridge.errors import ServerUnavailableError
 from tests.client.conftest import DEADLINE_SECONDS, SERVED, opened, python_config
 from tests.client.served import STUBBORN
@@ -21,7 +26,6 @@ from tests.processes import ROOT
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from bridge.client.transports.process import ChildProcess
     from tests.client.reports import Reports
 
 pytestmark = pytest.mark.anyio
@@ -260,6 +264,24 @@ async def test_a_server_that_floods_its_standard_error_is_not_blocked_by_it() ->
             await child.settle(DEADLINE_SECONDS)
     assert len(child.last_words) == 20
     assert child.last_words[-1] == f"{'x' * 80} 19999"
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+async def test_other_tasks_run_between_the_lines_of_one_read(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn, turns = 0, Counter[int]()
+    monkeypatch.setattr(ChildProcess, "log_line", lambda *_: turns.update([turn]))
+    code = f"import sys; sys.{stream}.write('x\\n' * 20000); sys.{stream}.flush(); sys.stdin.read()"
+    async with started(transport(code)) as child, anyio.create_task_group() as tasks:
+        reader = LineReader(child, Mock(LinkEvents, receive=Mock(side_effect=ValueError("no message"))))
+        monkeypatch.setattr(reader, "_check_noise", lambda: None)
+        if stream == "stdout":
+            tasks.start_soon(reader.run)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while turns.total() < 20000:
+                turn += 1
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    assert max(turns.values()) < 2 * LINES_OF_A_TURN  # those of two reads may meet
 
 
 async def test_last_words_hold_no_secret() -> None:
