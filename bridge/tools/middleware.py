@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import anyio
 import anyio.from_thread
@@ -25,7 +25,7 @@ from anyio.lowlevel import RunVar
 from bridge.errors import DefinitionError
 from bridge.text import short_repr
 from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
-from bridge.tools.checks import listed
+from bridge.tools.checks import listed, require_callable
 from bridge.tools.completion import Completion
 from bridge.tools.thread_context import ThreadContext
 from bridge.tools.threads import DEFAULT_THREADS
@@ -190,7 +190,7 @@ def checked_middleware(given: object) -> tuple[Middleware, ...]:
     """Return a list of middleware, or a single one, as a tuple.
 
     Raises:
-        DefinitionError: It contains something else.
+        DefinitionError: It contains something else, or a method of one cannot be called with its arguments.
     """
     found = listed(given, "middleware", "a Middleware")
     for each in found:
@@ -198,6 +198,10 @@ def checked_middleware(given: object) -> tuple[Middleware, ...]:
             raise DefinitionError(f"{each.__name__} is a class; give an object: middleware=[{each.__name__}(…)]")
         if not isinstance(each, Middleware):
             raise DefinitionError(f"middleware must be objects of subclasses of Middleware, not {short_repr(each)}")
+        for name in ("on_request", *get_args(Hook)):
+            if _overrides(each, name):
+                what = f"the method {name} of {type(each).__name__}"
+                require_callable(getattr(each, name), 3, what, "the request, the context and call_next")
     return found
 
 

@@ -93,6 +93,8 @@ async def open_session(
                 break
             except Exception:
                 if link is links[-1] or mode == "2026-07-28" or not link.is_refused():
+                    if links[0].reason:  # it says more than the absence of the other transport
+                        session.link = links[0]
                     raise
         session.ready(agreement, _labels(config, link, agreement.version))
         link.agreed()

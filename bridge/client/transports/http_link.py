@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import suppress
-from http import HTTPStatus
+from http.client import responses
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -84,6 +84,12 @@ class HttpLink(Link):
     def _has_session(self) -> bool:
         """True if the server may forget a session."""
         return True
+
+    @property
+    def reason(self) -> str:
+        """Reason of the last refusal in the server's words; empty without one, or if it is the status in words."""
+        is_phrase = self.status is not None and is_status_phrase(self._reason, self.status)
+        return "" if is_phrase else self._reason
 
     def _record_status(self, status: int, reason: str = "") -> None:
         self.status, self._reason = status, reason
@@ -183,6 +189,7 @@ class HttpLink(Link):
                 self._events.receive(response.content, request)
         match body.get("error"):
             case {"code": int(code), "message": str(message), **more} if body.get("jsonrpc") == "2.0":
+                self._reason = message
                 request.fail(ProtocolError(code, message, more.get("data")))  # whatever its ID
         if status != _NOT_FOUND:
             request.fail(HttpStatusError())
@@ -195,7 +202,8 @@ class HttpLink(Link):
         """Explain a handshake that was refused with an HTTP status."""
         if self.status is None or self.status < _BAD_REQUEST:
             return None
-        return _cause_of_status(self.status, self._reason or getattr(error, "message", ""))
+        unknown = isinstance(error, HttpStatusError)  # its message is none of the server
+        return _cause_of_status(self.status, self._reason or ("" if unknown else getattr(error, "message", "")))
 
     def explain_error(self, error: BaseException) -> Cause | None:
         """Explain an HTTP error."""
@@ -225,13 +233,18 @@ def _is_of_lost_session(response: httpx2.Response) -> bool:
     return response.status_code == _BAD_REQUEST and _UNKNOWN_SESSION.search(response.content[:1000]) is not None
 
 
+def is_status_phrase(text: str, status: int) -> bool:
+    """True if a text is the name of an HTTP status, such as ``404 Not Found``."""
+    return text.lower().endswith(responses.get(status, "\0").lower())
+
+
 def _cause_of_status(status: int, message: str = "") -> Cause:
     detail = f": {message}" if message else ""
     if status == _FORBIDDEN:
         return Cause(f"it refuses this client (HTTP 403){detail}", "check its allowed hosts, origins and keys")
     if status in {_NOT_FOUND, _METHOD_NOT_ALLOWED}:
-        is_phrase = message.lower().endswith(HTTPStatus(status).phrase.lower())
-        return Cause(f"no MCP server at this URL (HTTP {status}){'' if is_phrase else detail}", _CHECK_THE_PATH)
+        shown = "" if is_status_phrase(message, status) else detail
+        return Cause(f"no MCP server at this URL (HTTP {status}){shown}", _CHECK_THE_PATH)
     return Cause(f"HTTP {status}{detail}")
 
 

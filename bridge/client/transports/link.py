@@ -169,6 +169,11 @@ class Link(ABC):
     async def listening(self) -> None:  # noqa: B027 - for links with a stream for it
         """Wait briefly until what the server sends of itself is received, or cannot be."""
 
+    @property
+    def reason(self) -> str:
+        """Reason in the server's words for which it has refused the last message; empty without one."""
+        return ""
+
     def is_refused(self) -> bool:
         """True if the failed handshake indicates that the server requires the transport's next link."""
         return False

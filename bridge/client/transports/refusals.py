@@ -21,10 +21,14 @@ _MAX_BYTES = 64 * 1024
 _READ_SECONDS = 2.0
 _MAX_REASON_CHARS = 300
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-_MEMBERS = ("error_description", "message", "detail", "reason", "title", "error", "errors")
+_MEMBERS = ("error_description", "message", "detail", "reason", "msg", "title", "error", "errors")
 """Members of a JSON document that describe an error, as frameworks name them (also RFC 9457), best first."""
 _MAX_DEPTH = 4
-_TITLE = re.compile(r"<title[^<>]{0,200}>([^<]{1,1000})</title", re.IGNORECASE)
+_TITLES = tuple(
+    re.compile(rf"<{name}(?: [^<>]{{0,200}})?>([^<]{{1,1000}})</{name}", re.IGNORECASE)
+    for name in ("title", "h1", "body")
+)
+"""The elements of a page that may name the reason, best first."""
 
 
 async def refusal_of(response: httpx2.Response, *, is_whole: bool = False) -> httpx2.Response:
@@ -58,8 +62,8 @@ def reason_in(response: httpx2.Response) -> str:
     if kind.endswith("json") or text.startswith(("{", "[")):
         reason = _reason_in_json(text)
     elif kind == "text/html":
-        title = _TITLE.search(text)
-        reason = "" if title is None else unescape(title[1])
+        found = (element.search(text) for element in _TITLES)
+        reason = next((unescape(each[1]) for each in found if each is not None), "")
     elif kind in {"", "text/plain"}:
         reason = text
     return clip(escape_controls(" ".join(reason.split())), _MAX_REASON_CHARS)
@@ -69,7 +73,7 @@ def _reason_in_json(text: str) -> str:
     try:
         document: Any = from_json(text)
     except ValueError:
-        return ""
+        return "" if text.startswith(("{", "[")) else text  # cut off, or no JSON, whatever its type says
     if isinstance(document, dict) and document.get("jsonrpc") == "2.0":
         return ""  # the error of the protocol says it
     return next(_texts_in(document, _MAX_DEPTH), "")

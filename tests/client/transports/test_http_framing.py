@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
+from bridge import HttpTransport, ServerConfig, ServerError
+from bridge.client import Connection
 from bridge.errors import BridgeError, OutcomeUnknownError, ServerAuthError, ServerRefusedError
 from tests.client.conftest import DEADLINE_SECONDS
 from tests.client.http_client import sent_by
 from tests.client.raw_http import DONE, MODERN, Request, event, http, json_of, opened, raw_server, response
+from tests.server.http_server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from starlette.requests import Request as StarletteRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -171,6 +179,10 @@ async def test_a_response_that_cannot_be_read_closes_its_connection(words: str, 
         ("text/plain", b"the key\r\n\x1b[31mhas expired", r"the key \\x1b\[31mhas expired"),
         ("text/plain", b'{"message": "as a text"}', "as a text"),
         ("text/html", b"<html><head><title>Access &amp; login</title></head></html>", "Access & login"),
+        ("text/html", b"<html><body class='x'><h1>Over quota</h1></body></html>", "Over quota"),
+        ("text/html", b"<body>Over quota</body>", "Over quota"),
+        ("application/json", b"upstream is full", "upstream is full"),
+        ("application/json", b'{"detail": [{"loc": ["x"], "msg": "no such plan"}]}', "no such plan"),
         ("text/event-stream", b"data: nothing\n\n", "Server returned an error response"),
         ("application/json", b'{"a": {"message": "x"}}', "Server returned an error response"),
     ],
@@ -186,6 +198,30 @@ async def test_a_refusal_has_the_reason_of_its_body(
         with pytest.raises(ServerRefusedError, match=rf": {words} \(-32603\), HTTP 403") as error:
             await connection.call_tool("add", {})
     assert "\x1b" not in error.value.message
+
+
+REFUSED = {"jsonrpc": "2.0", "id": None, "error": {"code": -32001, "message": "over quota"}}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (400, {"error": "over quota"}, "HTTP 400: over quota"),
+        (400, REFUSED, "HTTP 400: over quota"),
+        (404, {"detail": "no such tenant"}, "no MCP server at this URL (HTTP 404): no such tenant"),
+        (404, {"detail": "Not Found"}, "no MCP server at this URL (HTTP 405)"),
+    ],
+)
+async def test_a_refused_handshake_has_the_reason_although_the_other_transport_was_tried(
+    status: int, body: Any, reason: str
+) -> None:
+    async def refuse(_: StarletteRequest) -> JSONResponse:
+        return JSONResponse(body, status)
+
+    app = Starlette(routes=[Route("/mcp", refuse, methods=["POST"])])
+    with serving(app) as origin, pytest.raises(ServerError) as caught:
+        await Connection(ServerConfig(name="s", transport=HttpTransport(f"{origin}/mcp"))).open()
+    assert caught.value.failure.reason == reason
 
 
 @ERAS

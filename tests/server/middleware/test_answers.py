@@ -200,6 +200,15 @@ def test_middleware_is_objects_of_its_class(given: Any) -> None:
         Server([add], name="wrong", middleware=given)
 
 
+def test_a_method_of_middleware_takes_three_arguments() -> None:
+    class Short(Middleware):
+        async def call_tool(self, request: Any) -> Any:  # type: ignore[override]  # what is refused
+            return request
+
+    with pytest.raises(DefinitionError, match=r"the method call_tool of Short is called with 3 arguments, the request"):
+        Server([add], name="wrong", middleware=[Short()])
+
+
 def test_a_server_has_its_own_middleware() -> None:
     with pytest.raises(TypeError, match="'middleware'"):
         http_app(Server([add], name="own"), middleware=[Changing()])  # type: ignore[call-arg]  # what is refused
