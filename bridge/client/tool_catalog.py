@@ -87,7 +87,7 @@ class _Names:
     def __init__(self, servers: Mapping[str, NamedServer], taken: Collection[str]) -> None:
         self._servers = servers
         self._taken = frozenset(taken)
-        self._prefixes = _server_prefixes(servers)
+        self._prefixes = server_prefixes(servers)
         self._owners: defaultdict[str, set[str]] = defaultdict(set)
         for name, prefix in self._prefixes.items():
             self._owners[prefix].add(name)
@@ -163,7 +163,7 @@ def _losers(wanted: Mapping[RemoteName, str], ranks: Mapping[RemoteName, int]) -
     return losers
 
 
-def _server_prefixes(servers: Iterable[str]) -> dict[str, str]:
+def server_prefixes(servers: Iterable[str]) -> dict[str, str]:
     """Prefix of each server: its name and an underscore, with a hash if two servers would get the same prefix."""
     cleaned = {name: _clean(name)[: _MAX_PREFIX_CHARS - 1] for name in servers}
     rivals = Counter(cleaned.values())

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,9 @@ from tests.processes import ROOT, serving
 from tests.server.auth.guarded import talking
 from tests.server.http_server import call as tool_call
 from tests.server.http_server import initialize
-from tests.server.stdio_process import StdioProcess
+from tests.server.stdio_process import StdioProcess, request
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mcp.client import ClientRequestContext
     from mcp_types import ElicitRequestParams
 
@@ -282,6 +281,17 @@ def test_a_server_that_hangs_at_the_start_delays_no_session_and_no_call_of_anoth
             finally:
                 assert process.end(signal.SIGTERM) == 0
     assert answer["result"]["content"][0]["text"] == "3"
+
+
+def test_a_profile_over_stdio_starts_its_servers_alone_and_keeps_their_names(tmp_path: Path) -> None:
+    hung = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"], "required": True}
+    config = Path(write_config(tmp_path / "mcp.json", calc=served_entry(include=["add"]), hung=hung))
+    profiles = {"sums": {"servers": ["calc"], "rename": {"calc_add": "plus"}}, "calc": {"servers": ["calc"]}}
+    config.write_text(json.dumps({**json.loads(config.read_text()), "profiles": profiles}))
+    for profile, name in (("sums", "plus"), ("calc", "calc_add")):
+        with StdioProcess(command=[*SERVE, str(config), "--profile", profile]) as peer:
+            peer.answer(initialize())
+            assert [each["name"] for each in peer.answer(request(2, "tools/list"))["result"]["tools"]] == [name]
 
 
 async def test_a_gateway_that_is_asked_to_end_ends_its_servers_with_all_that_they_started(reports: Reports) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from bridge.cli.targets.servers import pinned, servers_of
 from bridge.cli.targets.serving import Serving
 from bridge.cli.targets.target import ConfigTarget
 from bridge.client.connection.processes import DEFAULT_MAX_STARTS, ProcessOptions
+from bridge.client.tool_catalog import server_prefixes
 from bridge.client.transports.process import kill_all_children
 from bridge.client.transports.stdio import StdioTransport
 from bridge.errors import DefinitionError, TargetError
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from bridge.cli.options import UpstreamOptions
     from bridge.cli.targets.target import LocalTarget, RemoteTarget
-    from bridge.client.config.servers import ServerConfig, ServersConfig
+    from bridge.client.config.servers import Prefixing, ServerConfig, ServersConfig
     from bridge.gateway.credentials.broker import CredentialBroker
     from bridge.gateway.credentials.identification import SignInClient
     from bridge.server.profiles import Profile, ToolListing
@@ -100,7 +102,7 @@ def serve_gateway(
         servers = read()
         if new := [each for each in _problems_of(servers) if each not in problems]:
             raise TargetError("; ".join(new))
-        await gateway.reconfigure(servers)
+        await gateway.reconfigure(_of_profile(servers, profiles, profile, options.prefix))
         problems = _problems_of(servers)
 
     features = load_features(local) if local else Features()
@@ -111,7 +113,7 @@ def serve_gateway(
         for each in unmatched:
             _logger.warning("%s", each)
         gateway = Gateway(
-            servers,
+            _of_profile(servers, profiles, profile, options.prefix),
             local=features,
             prefix=options.prefix,
             forward_headers=forward_headers,
@@ -154,6 +156,20 @@ def serve_gateway(
         problems=problems,
         profiles=profiles or (),
     )
+
+
+def _of_profile(
+    servers: Sequence[ServerConfig], profiles: Sequence[Profile] | None, name: str | None, prefix: Prefixing | None
+) -> Sequence[ServerConfig]:
+    """Return the servers that the only profile has; all, if the names of its tools could depend on the others."""
+    chosen = next((each.servers for each in profiles or () if each.name == name), None)
+    if chosen is None or len(servers) == 1:
+        return servers
+    kept = [replace(each, prefixing="always") for each in servers if matches(chosen, each.name)]
+    prefixes, of_kept = (server_prefixes(each.name for each in among) for among in (servers, kept))
+    modes = {prefix, *(each.prefixing for each in servers)}
+    depend = any(each.prefix is not None for each in servers) or of_kept.items() - prefixes.items()
+    return servers if depend or not modes <= {None, "always"} else kept
 
 
 def _tool_listing_of(servers: Sequence[ServerConfig]) -> ToolListing | None:
