@@ -42,6 +42,19 @@ def open_private(path: str | Path, flags: int) -> int:
     return file
 
 
+def make_private_folder(folder: Path) -> None:
+    """Create a folder, and the missing ones above it, for their user alone; those that exist stay as they are.
+
+    `Path.mkdir` restricts the last one only, and whoever may write to those above can replace what is in it.
+
+    Raises:
+        OSError: One cannot be created, or is a file.
+    """
+    for each in (*reversed(folder.parents), folder):
+        if not each.is_dir():
+            each.mkdir(mode=0o700, exist_ok=True)
+
+
 def state_folder() -> Path:
     """Folder for the state of this package.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.private_files import naming, open_private
+from bridge.private_files import make_private_folder, naming, open_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +50,17 @@ def test_a_file_that_must_be_new_is_refused_if_it_exists(tmp_path: Path) -> None
     (tmp_path / "old").touch()
     with pytest.raises(FileExistsError):
         open_private(tmp_path / "old", os.O_WRONLY | os.O_EXCL)
+
+
+def test_new_folders_are_private_and_those_above_them_too(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    folder = tmp_path / "shared" / "state" / "bridge"
+    for _ in range(2):
+        make_private_folder(folder)
+        assert [mode(each) for each in (folder, folder.parent, folder.parent.parent)] == [0o700, 0o700, 0o777]
+    (folder / "file").touch()
+    with pytest.raises(FileExistsError):
+        make_private_folder(folder / "file")
 
 
 def test_an_error_of_a_full_disk_gets_the_name_of_the_file(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from prompt_toolkit.key_binding import KeyBindings
 
 from bridge.cli.chat.commands import COMMANDS
 from bridge.cli.interaction.lines import EditedInput, edit_session
-from bridge.private_files import PRIVATE_MODE, open_private
+from bridge.private_files import PRIVATE_MODE, make_private_folder, open_private
 from bridge.text import clip, escape_controls
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _locked(history: Path) -> FileLock:
 
 
 def _prepare(path: Path) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     os.close(open_private(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)))
     with _locked(path):
         if path.stat().st_size > MAX_BYTES:

@@ -20,7 +20,7 @@ from bridge.cli.install import json_text, toml_text, yaml_text
 from bridge.cli.reporting import CommandError
 from bridge.cli.targets.client_entries import merged
 from bridge.errors import ConfigError
-from bridge.private_files import open_private, state_folder
+from bridge.private_files import make_private_folder, open_private, state_folder
 from bridge.text import with_count
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def only_writer(path: Path) -> Iterator[None]:
     folder = state_folder() / "locks"
     name = sha256(os.fsencode(os.path.realpath(path))).hexdigest()
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
         lock = FileLock(folder / f"{name}.lock", mode=0o600)
         lock.acquire(timeout=_LOCK_SECONDS)
     except Timeout:

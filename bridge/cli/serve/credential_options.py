@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bridge.cli.options import setting, texts_setting
 from bridge.errors import TargetError
-from bridge.private_files import open_private, state_folder
+from bridge.private_files import make_private_folder, open_private, state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +112,7 @@ def key_beside(path: Path) -> bytes:
     """
     file = path.with_name(path.name + ".key")
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(file.parent)
         descriptor = open_private(file, os.O_RDWR)
         with os.fdopen(descriptor, "r+b") as opened:
             if hasattr(os, "lockf"):

@@ -30,7 +30,7 @@ from bridge.client.auth.login import Login, SdkTokenStorage
 from bridge.client.auth.server_validation import AllowedAddresses
 from bridge.client.transports.received_data import authority_client
 from bridge.errors import WireError
-from bridge.private_files import naming, state_folder
+from bridge.private_files import make_private_folder, naming, state_folder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -105,7 +105,7 @@ class LoginStore:
         """Hold the exclusive right to renew a login on this machine during this block."""
         from filelock import FileLock, Timeout  # noqa: PLC0415 - slow to import, rarely needed
 
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self.folder)
         lock = FileLock(self.folder / f"{key}.lock", mode=0o600, thread_local=False)
         waits = False
         while not lock.is_locked:
@@ -138,7 +138,7 @@ class LoginStore:
             raise WireError(f"{str(path)!r} is not a valid login: {first['msg']}; remove it, or log in again") from None
 
     def _save(self, key: str, login: Login) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self.folder)
         path = self.path(key)
         try:
             self._load(key)

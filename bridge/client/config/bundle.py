@@ -22,7 +22,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 from bridge.client.config.document import Diagnostics
 from bridge.client.config.manifest import MANIFEST, read_manifest, started
 from bridge.errors import ConfigError, ConfigProblem, WireError
-from bridge.private_files import state_folder
+from bridge.private_files import make_private_folder, state_folder
 from bridge.text import short_repr
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _refused(path: Path, message: str) -> ConfigError:
 
 def _unpack(file: IO[bytes], folder: Path) -> None:
     """Unpack into a new folder, which appears when it is complete; raises as `unpacked`."""
-    folder.parent.mkdir(mode=_EXECUTABLE, parents=True, exist_ok=True)
+    make_private_folder(folder.parent)
     _forget_unused(folder.parent)
     new = Path(mkdtemp(prefix=".new-", dir=folder.parent))  # for its user alone
     try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.client.connection.list_methods import LIST_METHODS, Listed
 from bridge.client.connection.status import ServerInfo
-from bridge.private_files import open_private
+from bridge.private_files import make_private_folder, open_private
 
 if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig
@@ -87,7 +87,7 @@ class KeptDefinitions:
         text = json.dumps({"format": _FORMAT, "server": server, "lists": lists}, ensure_ascii=False)
         part = path.with_name(f"{path.name}.{os.getpid()}")
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(path.parent)
             with os.fdopen(open_private(part, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
                 file.write(text)
             part.replace(path)

@@ -18,6 +18,7 @@ from anyio import CapacityLimiter, to_thread
 
 from bridge.gateway.credentials.errors import CredentialStoreError
 from bridge.gateway.credentials.store import Credential, CredentialKey, CredentialRecord
+from bridge.private_files import make_private_folder
 from bridge.sqlite import FileKind, ForeignFileError
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class SqliteCredentialStore:
             raise CredentialStoreError(message) from error
 
     def _open(self) -> None:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self._path.parent)
         _KIND.prepare(self._path, _BUSY_SECONDS)
         connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
