@@ -55,7 +55,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], output: str, **settin
 
     answerer = options.questions.answerer(ctx)
     with redirect_stdout():
-        prompt, result = with_features(target, options, render, answerer)
+        prompt, result = with_features(target, options, render, answerer, name=name)
     if output == "json":
         from bridge.wire.prompts import messages_to_wire  # noqa: PLC0415 - not needed for text
 

@@ -55,7 +55,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], output: str, **settin
 
     answerer = options.questions.answerer(ctx)
     with redirect_stdout():
-        result = with_features(target, options, read, answerer)
+        result = with_features(target, options, read, answerer, uri=uri)
     if output == "json":
         from bridge.wire.resources import contents_to_wire  # noqa: PLC0415 - not needed for text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,24 @@ from bridge.errors import UnknownToolError
 from tests.client.scripted import listed, scripted_config
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bridge.tools.specification import ToolSpecification
+    from tests.cli.conftest import Run
 
 DEADLINE_SECONDS = 30
 NEVER_SECONDS = 20.0
+FEATURES = """
+from bridge import prompt, resource
+
+@resource("calc://pi")
+def pi() -> str:
+    return "here"
+
+@prompt
+def greeting() -> str:
+    return "here"
+"""
 RESULT = {"content": [{"type": "text", "text": "5"}]}
 
 
@@ -41,6 +56,20 @@ def test_a_call_waits_for_the_server_of_its_prefix_alone(
     monkeypatch.setattr(of_targets, "SETTLE_SECONDS", NEVER_SECONDS)
     result: Any = call_tool(servers(), "calc_add", nothing)
     assert (result.text, capsys.readouterr().err) == ("5", "")
+
+
+@pytest.mark.parametrize(("command", "item"), [("read", "calc+calc://pi"), ("prompt", "calc_greeting")])
+def test_a_resource_and_a_prompt_wait_for_the_server_of_their_prefix_alone(
+    run: Run, directory: Path, command: str, item: str
+) -> None:
+    (directory / "calc.py").write_text(FEATURES, encoding="utf-8")
+    entries = {
+        "asleep": {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]},
+        "calc": {"command": sys.executable, "args": ["-m", "bridge", "serve", str(directory / "calc.py")]},
+    }
+    (directory / "mcp.json").write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
+    done = run(command, "mcp.json", item)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "here", "")
 
 
 def test_a_call_of_a_tool_without_a_prefix_waits_for_seconds(

@@ -40,10 +40,14 @@ def with_features(
     work: Callable[[Features], Awaitable[T]],
     answerer: QuestionAnswerer | None = None,
     profile: str | None = None,
+    *,
+    name: str | None = None,
+    uri: str | None = None,
 ) -> T:
     """Load a target, or connect to its servers, and run a coroutine function with all that it, or its profile, offers.
 
-    Questions of the servers are answered by the ``answerer``.
+    Questions of the servers are answered by the ``answerer``. The prefix of the name or URI of the only item that is
+    used may name the only server that is waited for.
 
     Raises:
         TargetError: The target offers nothing.
@@ -69,7 +73,9 @@ def with_features(
 
     async def connected() -> T:
         features: tuple[Feature, ...] = ("resources", "prompts")
-        providing = servers.provided_tools(found, answerer, features=features, timeout_seconds=options.timeout)
+        providing = servers.provided_tools(
+            found, answerer, name=name, uri=uri, features=features, timeout_seconds=options.timeout
+        )
         async with providing as provider:
             offered = Features(
                 tools=provider.tools,

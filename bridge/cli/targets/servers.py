@@ -200,6 +200,7 @@ async def provided_tools(
     answerer: QuestionAnswerer | None = None,
     *,
     name: str | None = None,
+    uri: str | None = None,
     features: Sequence[Feature] = (),
     timeout_seconds: float | None = None,
 ) -> AsyncIterator[McpToolProvider]:
@@ -208,7 +209,9 @@ async def provided_tools(
     Args:
         servers: The servers.
         answerer: Answers questions; None to have none.
-        name: The only tool that is used; None for all. Its prefix may name the only server that is waited for.
+        name: The only tool or prompt that is used; None for all. Its prefix may name the only server that is waited
+            for.
+        uri: The only resource that is used, likewise.
         features: What is listed beside tools.
         timeout_seconds: Maximum seconds to wait for optional servers; None for `SETTLE_SECONDS`.
 
@@ -222,7 +225,10 @@ async def provided_tools(
     provider = McpToolProvider(servers, handlers=handlers, features=features)
     try:
         await provider.open(wait=False)
-        if name is not None and (owners := provider.owners_of(name)):
+        owners = frozenset() if name is None else provider.owners_of(name)
+        if uri is not None and (remote := provider.resources.uris.remote(uri)) is not None:
+            owners = frozenset({remote.server})
+        if owners:
             await settle(provider, math.inf, *owners)
         else:
             await _settle(provider, timeout_seconds or SETTLE_SECONDS)
