@@ -80,6 +80,10 @@ def redact_url(url: str) -> Redacted:
     return Redacted(shown, tuple(dict.fromkeys(filter(None, secrets))))
 
 
+_SPECIAL = re.compile(r"[\s'\"`;&|<>]|\$\(")
+"""Text that a shell interprets, apart from patterns, which redacted words look like, and names of variables."""
+
+
 def redact_command(words: Sequence[str]) -> Redacted:
     """Quote a command line for a shell, with arguments that look secret replaced."""
     parts: list[Redacted] = []
@@ -87,7 +91,7 @@ def redact_command(words: Sequence[str]) -> Redacted:
     for word in [*words[0].split(), *words[1:]] if words else []:
         parts.append(_redacted_word(word, flag))
         flag = word if word.startswith("-") and "=" not in word else ""
-    shown = " ".join(shlex.quote(part.shown) if re.search(r"\s", part.shown) else part.shown for part in parts)
+    shown = " ".join(shlex.quote(part.shown) if _SPECIAL.search(part.shown) else part.shown for part in parts)
     return Redacted(shown, tuple(secret for part in parts for secret in part.secrets))
 
 

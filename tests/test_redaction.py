@@ -61,6 +61,7 @@ def test_a_url_is_shown_without_what_is_secret(url: str, shown: str) -> None:
         (["x", "--url=https://h/?k=v"], "x --url=https://h/?k=***"),
         (["x", "--config", '{"anyKey": "v"}'], "x --config ***"),
         (["x", "sk-abcdefgh12345678"], "x ***"),
+        (["x", "$(id)", "`id`", "a;id", "it's"], """x '$(id)' '`id`' 'a;id' 'it'"'"'s'"""),
         (["npx -y x --api-key v"], "npx -y x --api-key ***"),
         ([], ""),
     ],
