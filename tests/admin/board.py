@@ -92,7 +92,9 @@ class Board:
 
 
 @contextmanager
-def board(folder: Path, *arguments: str, profiles: dict[str, Any] | None = None) -> Iterator[Board]:
+def board(
+    folder: Path, *arguments: str, profiles: dict[str, Any] | None = None, environment: dict[str, str] | None = None
+) -> Iterator[Board]:
     """Run a gateway with two servers, one of which cannot be started, and a tool of its own process."""
     (folder / "tools.py").write_text(dedent(TOOLS), encoding="utf-8")
     (folder / "jobs.py").write_text(dedent(JOBS), encoding="utf-8")
@@ -121,7 +123,7 @@ def board(folder: Path, *arguments: str, profiles: dict[str, Any] | None = None)
         ),
         *("--team-rate", "1000/1m", "--admin-port", str(port), "--admin-keys", str(folder / "operators")),
     ]
-    with serving(*command, *arguments) as process:
+    with serving(*command, *arguments, environment=environment) as process:
         running = Board(process, f"http://127.0.0.1:{port}", folder)
         with running.operator:
             yield running

@@ -26,7 +26,8 @@ DEADLINE_SECONDS = 60
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
-    with board(tmp_path_factory.mktemp("gateway")) as running:
+    # As in a shell in which the operator uses `bridge top` as well.
+    with board(tmp_path_factory.mktemp("gateway"), environment={"BRIDGE_ADMIN_KEY": OPERATOR_KEY}) as running:
         yield running
 
 
@@ -80,6 +81,7 @@ def test_actions_are_done_and_those_that_are_not_say_why(gateway: Board) -> None
     assert top(gateway.admin_origin, "--disable", "tools_add").returncode == 0
     assert {each["name"]: each["enabled"] for each in gateway.state()["tools"]}["tools_add"] is False
     assert top(gateway.admin_origin, "--enable", "tools_add").returncode == 0
+    assert gateway.state()["recent"][0]["caller"] == "olga"  # and not the name of a key of the environment
     failed = top(gateway.admin_origin, "--restart", "nobody")
     assert (failed.returncode, "restart was not done: there is no server 'nobody'" in failed.stderr) == (1, True)
     assert top(gateway.admin_origin, "--reload").returncode == 0

@@ -166,8 +166,9 @@ class OperationsOptions:
                 "create one by openssl rand -hex 32",
                 ctx,
             )
+        # The file is first, since its keys have names, also one that is in the environment for bridge top.
         return Auth(
-            *([ApiKeys(*keys)] if keys else []), *([] if self.admin_keys is None else [KeyFile(self.admin_keys)])
+            *([] if self.admin_keys is None else [KeyFile(self.admin_keys)]), *([ApiKeys(*keys)] if keys else [])
         )
 
     def check(self, ctx: click.Context) -> None:
