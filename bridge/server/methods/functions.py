@@ -7,6 +7,7 @@ start ─┬─> bytes     the function has ended without waiting
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -93,13 +94,14 @@ class FunctionMethod(Method):
             value = end.value
             try:
                 result = executor.write_json(value)
-            except Exception:  # noqa: BLE001 - raised again by what continues the call
-                result = b""
-            if isinstance(result, bytes) and 0 < len(result) <= exchange.max_chars:
+            except Exception as error:  # noqa: BLE001 - raised again by what continues the call
+                exchange.started = _ended(None, error)
+                return None
+            if isinstance(result, bytes) and len(result) <= exchange.max_chars:
                 if exchange.count is not None:
                     exchange.count(len(result))
                 return result_message(exchange.id, b"{%b%b}" % (result, exchange.ending))
-            exchange.started = _ended(value)
+            exchange.started = _ended(_Written(result))
         except InputRequired:
             raise
         except BaseException as error:  # noqa: BLE001 - as above
@@ -109,7 +111,8 @@ class FunctionMethod(Method):
     async def _resume(self, exchange: ServedExchange, started: Awaitable[Any]) -> bytes:
         """Continue a function that was started."""
         try:
-            result = _executor_of(exchange).write_json(await started)
+            value = await started
+            result = value.result if isinstance(value, _Written) else _executor_of(exchange).write_json(value)
         except BaseException as raised:  # noqa: BLE001 - as in `execute`
             return await self._failed(exchange, raised)
         if isinstance(result, bytes):
@@ -138,6 +141,13 @@ class FunctionMethod(Method):
                 exchange.context.cancel()
             raise self._reported(exchange, error) from None
         return self._write(exchange, result) if exchange.max_chars == UNLIMITED else await self._fit(exchange, result)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A result that was written; an iterator, for one, could not be written again."""
+
+    result: bytes | ToolExecutionResult
 
 
 def _executor_of(exchange: ServedExchange) -> FunctionExecutor:

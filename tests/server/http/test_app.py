@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from bridge.server import Server, http_app
+from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server
 from tests.server.http_server import (
@@ -221,6 +222,23 @@ def test_a_message_of_too_many_values_is_refused_before_it_is_parsed(
 def echoes(numbers: list[float], items: list[dict[str, int]], text: str) -> tuple[int, int, int]:
     """Return the number of values."""
     return len(numbers), len(items), len(text)
+
+
+@HTTP
+def test_a_value_that_can_be_read_once_is_written_once(
+    client: httpx.Client, serving: Callable[..., str], http: str, era: str
+) -> None:
+    @tool
+    async def numbers() -> object:
+        return iter([1, 2])
+
+    @tool
+    async def broken() -> object:
+        return iter([1, object()])
+
+    caller = Caller(client, serving(http_app([numbers, broken]), http=http) + "/mcp", era)
+    assert answer(caller.post(call("numbers")))["result"]["content"][0]["text"] == "[1,2]"
+    assert answer(caller.post(call("broken")))["result"]["isError"] is True
 
 
 @HTTP
