@@ -25,6 +25,7 @@ from bridge.client.connection.connection import Connection
 from bridge.client.connection.status import ConnectionState
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.stdio import StdioTransport
+from bridge.client.transports.transport import Transport
 from bridge.errors import ConfigError, ConfigProblem, DefinitionError
 from bridge.portal import start_detached
 
@@ -247,6 +248,10 @@ def servers_from(servers: Servers) -> list[ServerConfig | Connection]:
             return list(servers.servers.values())
         case ServerConfig() | Connection():
             return [servers]
+        case Transport():
+            raise DefinitionError(
+                f"a transport has no name: ServerConfig(name=…, transport={type(servers).__name__}(…))"
+            )
         case str() if servers.startswith(("http://", "https://")):
             return [ServerConfig(name=urlsplit(servers).hostname or "server", transport=HttpTransport(servers))]
         case str() | os.PathLike():

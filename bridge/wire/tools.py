@@ -65,7 +65,7 @@ def tool_from_wire(wire: Mapping[str, Any]) -> ToolSpecification:
     name, schema = require_object(wire, "a tool").get("name"), wire.get("inputSchema")
     if not isinstance(name, str) or not name:
         raise WireError(f"a tool without a name: {short_repr(wire)}")
-    if not isinstance(schema, dict) or not isinstance(schema.get("type") or "object", str):
+    if not isinstance(schema, dict) or not isinstance(object_schema(schema)["type"], str):
         raise WireError(f"the tool {name!r} has no inputSchema of type 'object': {short_repr(wire)}")
     metadata = dict(optional_field(wire, "_meta", dict) or {})
     strict = metadata.pop(STRICT_META_KEY, None)
@@ -99,8 +99,10 @@ def _annotations_from_wire(hints: Mapping[str, Any]) -> ToolAnnotations:
 
 
 def object_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Add ``type: object`` to a schema that omits it (such as a bare ``$ref``), since MCP requires it."""
-    return schema if schema.get("type") else {**schema, "type": "object"}
+    """Give a schema that has no type (such as a bare ``$ref``), or several, ``type: object``, since MCP requires it."""
+    kind = schema.get("type")
+    is_object = "object" in kind if isinstance(kind, list) else not kind
+    return {**schema, "type": "object"} if is_object else schema
 
 
 def result_to_wire(result: ToolExecutionResult) -> Json:

@@ -72,6 +72,12 @@ def test_what_says_no_servers_is_refused(wrong: Any) -> None:
         servers_from(wrong)
 
 
+def test_a_transport_without_a_server_says_how_to_name_it() -> None:
+    transport: Any = StdioTransport("tools")
+    with pytest.raises(DefinitionError, match=r"no name: ServerConfig\(name=…, transport=StdioTransport\(…\)\)"):
+        servers_from(transport)
+
+
 def test_a_file_that_is_not_there_is_an_error_of_the_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such file"):
         servers_from(tmp_path / "mcp.json")

@@ -67,6 +67,15 @@ async def test_a_schema_without_a_type_is_that_of_an_object(server_era: str, era
     assert third == {"name": "none", "inputSchema": {"type": "object"}}
 
 
+@ERAS
+async def test_a_schema_with_several_types_is_that_of_an_object_if_one_of_them_is(era: str) -> None:
+    kinds: list[list[str]] = [["object", "null"], ["object"], ["string", "null"]]
+    tools = [{"name": "".join(kind), "inputSchema": {**TYPED, "type": kind}} for kind in kinds]
+    with listing(tools, "http", "legacy") as config:
+        found = await listed(config, era)
+    assert found == [{"name": name, "inputSchema": TYPED} for name in ("objectnull", "object")]
+
+
 async def test_a_tool_with_a_schema_without_a_type_can_be_called() -> None:
     config = scripted_config([BARE], {"bare": {"content": [{"type": "text", "text": "here"}]}}, protocol="legacy")
     async with Gateway([config]) as gateway, caller(gateway, era="legacy") as connection:
