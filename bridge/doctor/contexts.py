@@ -14,7 +14,9 @@ _NEGATED = re.compile(
     r"|n['\u2019]t)(?: (?:ever|actually|really|simply|just|blindly|also|automatically|accidentally))? $"
 )
 _NEGATIVE_END = re.compile(r"(?:\b(?:not|never|cannot|without|nor)|n['\u2019]t) $")
-_NOTHING = re.compile(r"\b(?:nothing|none|no (?:[\w'\u2019-]+ ){1,2})(?: ?(?:is|are|was|were|gets?|(?:will|would) be)) $")
+_NOTHING = re.compile(
+    r"\b(?:nothing|none|no (?:[\w'\u2019-]+ ){1,2})(?: ?(?:is|are|was|were|gets?|(?:will|would) be)) $"
+)
 _PURPOSE = re.compile(r"\b(?:to|before|until|unless|would|if you) $")
 _EMPHASIZED = re.compile(r"(?:actually|really) ")
 _OF_FOREIGN_TEXT = re.compile(
