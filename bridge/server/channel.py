@@ -120,6 +120,7 @@ class ExchangeChannel(Channel):
         missing = {key: question for key, question in questions.items() if key not in given}
         if missing:
             self._check_open()
+            write_json([question_to_wire(question) for question in missing.values()])
             raise InputRequired(missing)
         try:
             return {key: answer_from_wire(question, given[key]) for key, question in questions.items()}
