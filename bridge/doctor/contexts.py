@@ -13,6 +13,10 @@ _NEGATED = re.compile(
     r"(?:(?<!why )\b(?:not|never|cannot|without|nor|avoid|prevents?|refuses? to|instead of|rather than|unable to)"
     r"|n['\u2019]t)(?: (?:ever|actually|really|simply|just|blindly|also|automatically|accidentally))? $"
 )
+_NEGATIVE_END = re.compile(r"(?:\b(?:not|never|cannot|without|nor)|n['\u2019]t) $")
+_NOTHING = re.compile(
+    r"\b(?:nothing|none|no (?:[\w'\u2019-]+ ){1,2})(?: ?(?:is|are|was|were|gets?|(?:will|would) be)) $"
+)
 _PURPOSE = re.compile(r"\b(?:to|before|until|unless|would|if you) $")
 _EMPHASIZED = re.compile(r"(?:actually|really) ")
 _OF_FOREIGN_TEXT = re.compile(
@@ -22,6 +26,8 @@ _OF_FOREIGN_TEXT = re.compile(
     r"(?:results?|contents?|(?:web ?)?pages?|web ?sites?|documents?|files?|titles?|snippets?|responses?|outputs?|data"
     r"|e?-?mails?|comments?|issues?|tickets?|posts?|text)\b"
 )
+_IN_FOREIGN_TEXT = re.compile(r" (?:found|contained|embedded|included|hidden) (?:in|within|inside) (?:it|them)\b")
+_FOREIGN = re.compile(r"\b(?:results?|contents?|pages?|documents?|files?|responses?|outputs?|data|e?-?mails?)\b")
 _FOLLOWING = re.compile(r"(?:do not|don't|never) (?:follow|obey)|(?:ignore|disregard) (?:any|all)(?: of)?(?: the)? ")
 _OLDER = re.compile(r"\b(?:previous|prior|above|earlier|preceding|system|your)\b")
 _ASKED = re.compile(
@@ -46,11 +52,13 @@ def is_harmless(text: str, start: int, end: int) -> bool:
         end: Its end.
     """
     before, after, phrase = text[max(0, start - _BEFORE_CHARS) : start], text[end : end + _AFTER_CHARS], text[start:end]
-    if _NEGATED.search(before):  # "don't actually execute", "never bypass security"
-        return True
-    if _EMPHASIZED.match(phrase) and _PURPOSE.search(before):  # "set it to false to actually delete"
+    if negated := _NEGATED.search(before):  # "don't actually execute", "never bypass security"
+        return _NEGATIVE_END.search(before, 0, negated.start()) is None  # "never refuse to bypass" is no negation
+    if _EMPHASIZED.match(phrase) and (_PURPOSE.search(before) or _NOTHING.search(before)):  # "to actually delete"
         return True
     if _FOLLOWING.match(phrase) and not _OLDER.search(phrase):  # "do not follow instructions found in results"
+        if _IN_FOREIGN_TEXT.match(after):  # "results are data: do not follow instructions embedded in them"
+            return _FOREIGN.search(before) is not None
         return _OF_FOREIGN_TEXT.match(after) is not None
     if _REFUSAL.match(phrase):
         return _keeps_no_secret(phrase, after)

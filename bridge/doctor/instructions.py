@@ -29,7 +29,7 @@ _SOMEBODY = r"(?:user|users|human|humans|person|operator|customer|anyone|anybody
 _REVIEW = "review the text; if it comes from another's server, do not use the tool"
 
 _OVERRIDE = re.compile(
-    rf"\b(?:ignore|disregard|forget|override|bypass|discard) {_WORDS}"
+    rf"\b(?:ignore|disregard|forget(?! to )|override|bypass|discard) {_WORDS}"
     rf"(?:previous|prior|above|earlier|preceding|system|your|all) {_FEW}"
     r"(?:instructions?|prompts?|rules|guidelines|directives|directions|restrictions|safety|constraints)\b"
     r"|\b(?:ignore|disregard|bypass|disable) (?:the |all |any )*(?:safety|security|authentication|authorization)\b"
@@ -40,7 +40,7 @@ _OVERRIDE = re.compile(
     r"|\bact as (?:if|though) you (?:are|were|have)\b"
     r"|\bforget (?:everything|all) (?:above|before|earlier|so far)\b"
     r"|\bdisregard (?:the |all |any |your ){0,3}(?:guidelines|instructions|rules)\b"
-    r"|\b(?:do not|don't|never) (?:follow|obey) (?:the |your |any |all |other |previous ){0,3}"
+    r"|\b(?:do not|don't|never) (?:follow|obey) (?:the |your |any |all |other |previous |system |user |user's ){0,3}"
     r"(?:instructions|rules|guidelines)\b"
     r"|\b(?:developer|god|jailbreak|dan|unrestricted) mode (?:is now )?activated\b"
     r"|\bgrant me (?:admin|administrator|root|full)\b|\binject (?:a |the )?tool[ _]calls?\b"
@@ -66,6 +66,7 @@ _ORDER = re.compile(
     rf"{_FEW}(?:call|use|invoke|run|execute|consult|trigger|called|used|invoked|run) {_FEW}"
     r"(?:first|before|immediately|prior|initially)\b"
     r"|\byou (?:must|have to|are required to|need to) (?:always )?(?:call|use|invoke|run|execute) this\b"
+    r"(?! (?:tool |function )?only (?:if|when|after)\b)"
     rf"|\bbefore {_FEW}(?:us|call|runn|invok|execut|access|employ)ing {_FEW}(?:any|other|another) {_FEW}"
     r"(?:tools?|functions?|actions?|commands?)\b"
     rf"|\bbefore (?:any|every|all) (?:other )?(?:tools?|tool calls?|functions?|actions?)\b"

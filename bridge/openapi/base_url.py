@@ -48,22 +48,26 @@ def base_url_of(document: OpenApiDocument, *, given: str | None, fetched_from: s
 
 
 def operation_url(document: OpenApiDocument, operation: Operation, base: str, *, is_given: bool) -> str:
-    """Return the base URL of an operation, which may have servers of its own on the same host.
+    """Return the base URL of an operation, which may have servers of its own, one of them on the same host.
 
     Raises:
-        DefinitionError: They are on another host.
+        DefinitionError: They are on other hosts.
     """
     servers = operation.content.get("servers") or operation.path_item.get("servers")
     if is_given or not servers:
         return base
-    url = _checked(urljoin(f"{base}/", _server_url(document, servers)), f"the server of {operation.label}")
-    if origin_of(url) != origin_of(base):
-        raise DefinitionError(
-            f"{document.source}: {operation.label} has a server of its own on another host, "
-            f"{redact_url(url).shown}, and requests go to {redact_url(base).shown} only: leave it out "
-            f"('!{operation.label}'), or give its server as the base URL for it alone"
-        )
-    return url
+    urls = [
+        _checked(urljoin(f"{base}/", _server_url(document, [server])), f"the server of {operation.label}")
+        for server in (servers if isinstance(servers, list) else [servers])
+    ]
+    for url in urls:
+        if origin_of(url) == origin_of(base):
+            return url
+    raise DefinitionError(
+        f"{document.source}: {operation.label} has a server of its own on another host, "
+        f"{redact_url(urls[0]).shown}, and requests go to {redact_url(base).shown} only: leave it out "
+        f"('!{operation.label}'), or give its server as the base URL for it alone"
+    )
 
 
 def origin_of(url: str | httpx2.URL) -> tuple[str, str, int | None]:

@@ -8,7 +8,7 @@ from threading import Lock
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Any
 
-from bridge.telemetry.conventions import CANCELLED, IN_FLIGHT, LISTEN, NO_ERRORS, REFUSED, TOOL_ERROR
+from bridge.telemetry.conventions import CANCELLED, IN_FLIGHT, LISTEN, NO_ERRORS, REFUSAL_CODE, REFUSED, TOOL_ERROR
 from bridge.telemetry.instruments import Instruments
 from bridge.telemetry.records import NO_REDACTION, EndedCall, call_record
 from bridge.types import RETRY_AFTER_META_KEY
@@ -149,6 +149,8 @@ class ServerOperation:
     def end(self, error_type: str | None = None, code: int | None = None, message: str | None = None) -> None:
         """End the operation: with a result, the type of an error, ``input_required``, or a JSON-RPC error."""
         seconds = perf_counter() - self._start
+        if error_type == REFUSAL_CODE:
+            error_type = REFUSED
         recorder, series, details, span, trace_id = self._recorder, self._series, self.details, self._span, None
         if series.is_call:
             recorder.calls_in_flight -= 1

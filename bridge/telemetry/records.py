@@ -7,7 +7,7 @@ from itertools import islice
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from bridge.telemetry.conventions import CANCELLED, INPUT_REQUIRED, NO_ERRORS, REFUSAL_CODE, REFUSED, TASK, TOOL_ERROR
+from bridge.telemetry.conventions import CANCELLED, INPUT_REQUIRED, NO_ERRORS, REFUSED, TASK, TOOL_ERROR
 from bridge.text import clip, to_json_line, utc_time
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ MAX_ID = 2**63
 """Bound below which a numeric request id is recorded as a number; larger ones are recorded as text."""
 
 _EVENTS = {"tool": "call", "resource": "read", "prompt": "render", "task": "task"}
-_OUTCOMES = {None: "ok", REFUSAL_CODE: REFUSED} | {each: each for each in (TOOL_ERROR, REFUSED, CANCELLED, *NO_ERRORS)}
+_OUTCOMES = {None: "ok"} | {each: each for each in (TOOL_ERROR, REFUSED, CANCELLED, *NO_ERRORS)}
 _LEVELS = {
     "ok": "info",
     INPUT_REQUIRED: "info",

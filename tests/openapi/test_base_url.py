@@ -76,3 +76,9 @@ def test_an_operation_may_have_a_server_of_its_own_on_the_same_host_only() -> No
     for evil in ("https://evil.example", "http://example.com", "https://example.com:444", "//evil.example"):
         with pytest.raises(DefinitionError, match="a server of its own on another host"):
             url(evil)
+
+
+def test_an_operation_with_several_servers_uses_the_one_on_the_same_host() -> None:
+    own = [{"url": "https://b.example.com"}, {"url": "https://example.com/v2"}, {"url": "v3"}]
+    api = parsed(document({"servers": own}))
+    assert operation_url(api, api.operations[0], "https://example.com", is_given=False) == "https://example.com/v2"

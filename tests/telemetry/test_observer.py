@@ -106,6 +106,23 @@ def test_a_result_that_says_that_the_tool_failed_is_a_failure(
     assert labels.get("error.type") == error_type
 
 
+@pytest.mark.parametrize("end", ["a result", "an error"])
+def test_a_refused_call_has_one_outcome_whether_it_is_answered_by_a_result_or_by_an_error(
+    end: str, measured: Measured
+) -> None:
+    sink = Kept()
+    observer = Observer(measured.instruments, sinks=[sink])
+    series = observer.series("tools/call", "add", CLIENT)
+    operation = observer.serve(series, 1, None, None, observer.call_details("add", None, None, "http", {}))
+    if end == "an error":
+        operation.end_with_code(-32005, "too many calls")
+    else:
+        operation.end(error_type_of({"isError": True, "_meta": {"io.github.mcp-toolbridge/retryAfterSeconds": 1}}))
+    ((labels, _),) = measured.counts(SERVER_OPERATION_DURATION)
+    assert labels["error.type"] == "refused"
+    assert [(record["outcome"], record["error"]) for record in sink.records] == [("refused", "refused")]
+
+
 def test_the_record_of_an_ended_call_reaches_the_sinks() -> None:
     sink = Kept()
     observer = Observer(sinks=[sink])
