@@ -1,4 +1,4 @@
-"""Files for their user alone, which may contain secrets, and the folder with the state of this package."""
+"""Files that their user alone can read, or alone can change, and the folder with the state of this package."""
 
 from __future__ import annotations
 
@@ -45,6 +45,15 @@ def open_private(path: str | Path, flags: int) -> int:
 def make_private_folder(folder: Path) -> None:
     """Create a folder, and the missing ones above it, for their user alone; those that exist stay as they are.
 
+    Raises:
+        OSError: One cannot be created, or is a file.
+    """
+    make_folder(folder, mode=0o700)
+
+
+def make_folder(folder: Path, *, mode: int = 0o755) -> None:
+    """Create a folder, and the missing ones above it, which their user alone can change, whatever the umask is.
+
     `Path.mkdir` restricts the last one only, and whoever may write to those above can replace what is in it.
 
     Raises:
@@ -52,7 +61,18 @@ def make_private_folder(folder: Path) -> None:
     """
     for each in (*reversed(folder.parents), folder):
         if not each.is_dir():
-            each.mkdir(mode=0o700, exist_ok=True)
+            each.mkdir(mode=mode, exist_ok=True)
+
+
+def write_readable(path: Path, data: bytes, *, must_be_new: bool = False) -> None:
+    """Write a file; a new one can be changed by its user alone, whatever the umask is, and read by others.
+
+    Raises:
+        OSError: It cannot be written, or exists and must be new.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if must_be_new else os.O_TRUNC) | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o644), "wb") as file:
+        file.write(data)
 
 
 def state_folder() -> Path:

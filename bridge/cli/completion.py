@@ -25,7 +25,7 @@ from click.shell_completion import (
 from bridge.cli.targets.target import LocalTarget, parse_target
 from bridge.errors import BridgeError, ConfigError, MissingExtraError
 from bridge.hosting.process import print_message, run_interruptible
-from bridge.private_files import naming
+from bridge.private_files import make_folder, naming, write_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -96,9 +96,9 @@ def _installed(ctx: click.Context, _: click.Parameter, shell: str | None) -> Non
             raise click.UsageError(f"name the shell: --install-completion {'|'.join(SHELLS)}", ctx)
     for program in PROGRAMS:
         path = _script_path(shell, program)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         with naming(path):
-            path.write_text(_script(ctx.find_root().command, shell, program), encoding="utf-8")
+            write_readable(path, _script(ctx.find_root().command, shell, program).encode())
         print_message(f"wrote {path}")
     print_message(_HINTS[shell])
     ctx.exit()

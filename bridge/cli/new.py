@@ -15,6 +15,7 @@ import click
 from bridge.cli.reporting import CommandError
 from bridge.cli.terminal import write_data
 from bridge.hosting.process import print_message
+from bridge.private_files import make_folder, write_readable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,11 +102,10 @@ def command(ctx: click.Context, directory: str) -> None:
         raise click.UsageError(message, ctx)
     if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
         raise CommandError(f"{str(path)!r} exists already, and is not an empty directory; choose another name")
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     for file, text in _files(name).items():
         try:
-            with (path / file).open("x", encoding="utf-8", newline="\n") as opened:
-                opened.write(text)
+            write_readable(path / file, text.encode(), must_be_new=True)
         except OSError as error:  # that of a full disk names no file
             raise CommandError(f"cannot write {path / file}: {error.strerror or error}") from error
         write_data(str(path / file))

@@ -12,6 +12,7 @@ from bridge.cli.reporting import CommandError, logging_option
 from bridge.cli.terminal import write_json
 from bridge.errors import WireError
 from bridge.hosting.process import print_message
+from bridge.private_files import write_readable
 
 
 @click.command(short_help="Write the server.json of a project for a registry.")
@@ -52,7 +53,7 @@ def command(
         write_json(document)
         return
     try:
-        output.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_readable(output, (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
     except OSError as error:
         raise CommandError(f"cannot write {output}: {error.strerror or error}") from error
     print_message(f"wrote {output}")

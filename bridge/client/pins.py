@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from bridge.client.connection.list_methods import EVENTS, LIST_METHODS, PROMPTS, RESOURCES, SKILLS, TEMPLATES, TOOLS
 from bridge.errors import ConfigError, ConfigProblem, WireError
+from bridge.private_files import write_readable
 from bridge.text import clip_lines, diff_lines, escape_controls
 from bridge.types import require_object
 
@@ -209,7 +210,7 @@ def write_pins(path: str | os.PathLike[str], servers: Mapping[str, ServerPins]) 
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-        temporary.write_bytes(text.encode(errors="backslashreplace"))  # writes lone surrogates as JSON escapes
+        write_readable(temporary, text.encode(errors="backslashreplace"))  # writes lone surrogates as JSON escapes
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

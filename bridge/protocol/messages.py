@@ -71,13 +71,13 @@ def result_beginning(request: MessageId) -> bytes:
 
 def error_message(request: MessageId | None, error: Json) -> bytes:
     """Return a JSON-RPC error response; the id is None if it is not known."""
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id_as_json(request), _write_leniently(error))
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id_as_json(request), write_leniently(error))
 
 
 def notification(method: str, params: Json | None = None) -> bytes:
     """Return a notification."""
     message: Json = {"jsonrpc": "2.0", "method": method}
-    return _write_leniently(message if params is None else {**message, "params": params})
+    return write_leniently(message if params is None else {**message, "params": params})
 
 
 def answer(request: MessageId | None, outcome: Json | ProtocolError) -> bytes:
@@ -85,7 +85,7 @@ def answer(request: MessageId | None, outcome: Json | ProtocolError) -> bytes:
     if isinstance(outcome, ProtocolError):
         error: Json = {"code": outcome.code, "message": outcome.message}
         return error_message(request, error if outcome.data is None else {**error, "data": outcome.data})
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_as_json(request), _write_leniently(outcome))
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_as_json(request), write_leniently(outcome))
 
 
 class ErrorAnswer(bytes):
@@ -107,7 +107,7 @@ class ErrorAnswer(bytes):
 
 def id_as_json(request: MessageId | None) -> bytes:
     """Return the id of a request, or the token of its progress, as JSON."""
-    return b"%d" % request if type(request) is int else _write_leniently(request)
+    return b"%d" % request if type(request) is int else write_leniently(request)
 
 
 def write_json(value: Any) -> bytes:
@@ -119,7 +119,7 @@ def write_json(value: Any) -> bytes:
     return to_json(value, inf_nan_mode="null")
 
 
-def _write_leniently(value: Any) -> bytes:
+def write_leniently(value: Any) -> bytes:
     """Return a value as JSON, like `write_json`, but write lone surrogates as escapes."""
     try:
         return write_json(value)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
 from pydantic_core import to_json
 
-from bridge.protocol.messages import ProtocolError, is_call, is_response, notification
+from bridge.protocol.messages import ProtocolError, is_call, is_response, notification, write_leniently
 from bridge.protocol.results import valid_result
 from bridge.protocol.versions import CAPABILITIES_KEY, MODERN_VERSIONS, SUBSCRIPTION_ID_KEY
 
@@ -225,7 +225,7 @@ class Peer:
         if arguments is not None:
             members = b'"name":%b,"arguments":%b' % (to_json(params["name"]), arguments)
         else:
-            members = to_json({key: params[key] for key in params if key != "_meta"})[1:-1]
+            members = write_leniently({key: params[key] for key in params if key != "_meta"})[1:-1]
         given = {**params.get("_meta", {}), **(meta or {})}
         if given:
             given = {key: value for key, value in given.items() if key != "progressToken"} | stamps

@@ -14,7 +14,7 @@ import anyio
 
 from bridge.errors import ToolError, WireError
 from bridge.protocol.envelope import ENVELOPE_KEYS
-from bridge.protocol.messages import CallRefused, ProtocolError, notification
+from bridge.protocol.messages import CallRefused, ProtocolError, notification, write_json
 from bridge.protocol.rounds import FIRST_ROUND
 from bridge.protocol.versions import INVALID_PARAMS, MISSING_CAPABILITY
 from bridge.telemetry import current
@@ -120,6 +120,7 @@ class ExchangeChannel(Channel):
         missing = {key: question for key, question in questions.items() if key not in given}
         if missing:
             self._check_open()
+            write_json([question_to_wire(question) for question in missing.values()])  # may fail, as the class says
             raise InputRequired(missing)
         try:
             return {key: answer_from_wire(question, given[key]) for key, question in questions.items()}

@@ -123,7 +123,7 @@ class Form:
         return cls(schema, lambda content: _read_fields(fields(), content, is_closed=is_closed))
 
     def read(self, content: Mapping[str, Any] | None) -> Any:
-        """Return the data of an accepted form: a value of its type, or the content for a JSON Schema.
+        """Return the data of an accepted form: a value of its type, or for a JSON Schema the fields that it names.
 
         Raises:
             MisfitError: The content does not fit.
@@ -253,7 +253,7 @@ def _read_fields(fields: Sequence[FormField], content: Mapping[str, Any], *, is_
             problems.append(f"{field.name}: {problem}")
     if problems:
         raise MisfitError(clip("; ".join(problems[:_MAX_PROBLEMS]), _MAX_PROBLEM_CHARS))
-    return dict(content)
+    return {name: value for name, value in content.items() if name in known}  # what nobody asked for is not checked
 
 
 def _problems(error: ValidationError, path: list[str]) -> str:

@@ -65,7 +65,7 @@ class ElicitationAnswer(Generic[T_co]):
     meta: Mapping[str, Any] = field(default_factory=dict)
     """Arbitrary data; sent over MCP in ``_meta`` before the 2026-07-28 revision."""
     data: T_co | None = field(default=None, compare=False, kw_only=True)
-    """The completed form as a value of the type that was asked for, or the content for a JSON Schema; None unless the
+    """The completed form as a value of the type that was asked for, or the fields of a JSON Schema; None unless the
     user accepted, and for what answers."""
 
     @property

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from mcp import Client, MCPError
 
+from bridge import ClientHandlers
 from bridge.errors import ToolError
 from bridge.server.channel import missing_capability
 from bridge.server.server import Server
-from bridge.tools.questions import Elicitation, Roots, Sampling, UrlElicitation
+from bridge.testing import connected
+from bridge.tools.content import Text
+from bridge.tools.questions import (
+    Elicitation,
+    Roots,
+    Sampling,
+    SamplingAnswer,
+    SamplingMessage,
+    ToolUse,
+    UrlElicitation,
+)
 from bridge.tools.toolbox import ToolBox
 from tests.server.memory import memory
 from tests.server.test_channel import Person, text
@@ -138,3 +149,43 @@ async def test_a_tool_error_is_what_a_question_after_the_end_gets() -> None:
         await client.call_tool("work", {})
         with pytest.raises(ToolError, match="the call has ended"):
             await contexts[0].elicit("late?", NAME_FORM)
+
+
+HALF = "half a pair: \ud800"
+
+
+@pytest.mark.parametrize("protocol", ["legacy", "2026-07-28"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        SamplingMessage("user", (Text(HALF),)),
+        SamplingMessage("assistant", (ToolUse("1", "f", {"a": HALF}),)),
+        SamplingMessage("user", (Text(""),), {"note": HALF}),
+    ],
+)
+async def test_a_question_that_cannot_be_written_fails_the_call_alone(
+    protocol: Literal["legacy", "2026-07-28"], message: SamplingMessage
+) -> None:
+    async def ask(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+        return await context.sample([message], max_tokens=1)
+
+    async def answer(*_: object) -> SamplingAnswer:
+        raise AssertionError("it is not asked")
+
+    async with connected(made("ask", ask), protocol=protocol, handlers=ClientHandlers(sampling=answer)) as provider:
+        result = await provider.connections["memory"].call_tool("ask", {})
+    assert result["isError"]
+    assert "the tool 'ask' failed" in result["content"][0]["text"]
+
+
+@pytest.mark.parametrize("protocol", ["legacy", "2026-07-28"])
+async def test_an_answer_with_half_a_surrogate_pair_arrives(protocol: Literal["legacy", "2026-07-28"]) -> None:
+    async def ask(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+        return ascii((await context.sample([SamplingMessage("user", (Text("Hi"),))], max_tokens=1)).content[0])
+
+    async def answer(*_: object) -> SamplingAnswer:
+        return SamplingAnswer((Text(HALF),), "model")
+
+    async with connected(made("ask", ask), protocol=protocol, handlers=ClientHandlers(sampling=answer)) as provider:
+        result = await provider.connections["memory"].call_tool("ask", {})
+    assert ascii(HALF) in result["content"][0]["text"]

@@ -198,6 +198,14 @@ def test_what_fits_a_schema_is_the_content_itself() -> None:
     assert Form.of(DICT_FORM).read({"sure": True, "count": None}) == {"sure": True, "count": None}
 
 
+@pytest.mark.parametrize("more", [{}, {"additionalProperties": True}, {"additionalProperties": {"type": "integer"}}])
+def test_what_nobody_asked_for_is_left_out(more: dict[str, Any]) -> None:
+    form = field_form({"type": "string"}, **more)
+    assert Form.of(form).read({"a": "x", "is_admin": True, "": {"deep": [1]}}) == {"a": "x"}
+    assert Form.received(form).read({"a": "x", "is_admin": True}) == {"a": "x"}
+    assert Form.of(None).read({"is_admin": True}) == {}
+
+
 class Nested(BaseModel):
     inner: Sure
 

@@ -20,7 +20,7 @@ from bridge.cli.install import json_text, toml_text, yaml_text
 from bridge.cli.reporting import CommandError
 from bridge.cli.targets.client_entries import merged
 from bridge.errors import ConfigError
-from bridge.private_files import make_private_folder, open_private, state_folder
+from bridge.private_files import make_folder, make_private_folder, open_private, state_folder
 from bridge.text import with_count
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def replace_file(path: Path, data: bytes) -> Path | None:
         OSError: The disk is full, permission is denied, or it is not a regular file; the file is unchanged.
     """
     path = regular_file(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     try:
         before, mode = path.read_bytes(), stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
