@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
@@ -14,6 +14,9 @@ from mcp import Client
 from tests.gateway.conftest import write_config
 from tests.gateway.test_serve_gateway import DEADLINE_SECONDS, HTTP, SERVE, names, served_entry
 from tests.processes import ROOT, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.anyio
 
