@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,6 +26,7 @@ SLOW = (
     "cluster",
     "gateway/test_every_route.py",
     "gateway/test_fastmcp_client.py",
+    "gateway/test_followed_lock_files.py",
     "gateway/test_serve_gateway.py",
     "gateway/test_traces.py",
     "image",
@@ -33,7 +34,8 @@ SLOW = (
 )
 """Folders whose tests take seconds each, because they start several processes, or programs of other projects."""
 
-settings.register_profile("all", deadline=None)  # the time of an example is not tested
+# Neither the time of an example is tested nor that of drawing one, which beside a load is over Hypothesis's limit.
+settings.register_profile("all", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # Tests that draw examples themselves use a multiple of this number. `make test-all` draws a hundred.
 settings.register_profile("bridge", settings.get_profile("all"), max_examples=25)
 settings.load_profile("bridge")
