@@ -27,7 +27,7 @@ from bridge.client.replacement import ReplacedServers, open_new
 from bridge.client.resources import RemoteResources
 from bridge.client.skills import RemoteSkills
 from bridge.client.tasks.starting import TaskStarter
-from bridge.client.tool_catalog import EMPTY, CatalogRules, ToolsChange
+from bridge.client.tool_catalog import EMPTY, CatalogRules, ToolsChange, checked_features
 from bridge.client.upstream import Upstream
 from bridge.tools.annotated_checks import checked
 from bridge.tools.middleware import checked_middleware
@@ -123,7 +123,7 @@ class McpToolProvider(TaskStarter):
         self._left_out: dict[Feature, Mapping[str, tuple[str, ...]]] = {}
         self._upstreams: dict[str, Upstream] = {}
         self._replaced = ReplacedServers()
-        self._followed: set[Feature] = {"tools", *features}
+        self._followed: set[Feature] = {"tools", *checked_features(features)}
         self._local = ToolBox() if local is None else local
         self._local.on_change(partial(self._rebuild, "tools"))
         self._is_open = self._defers_naming = False

@@ -23,6 +23,7 @@ from bridge.client.config.servers import Prefixing
 from bridge.errors import DefinitionError
 from bridge.tools.toolbox import MAX_NAME_CHARS
 from bridge.tools.transform import renamed
+from bridge.types import FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from bridge.errors import ServerError
     from bridge.tools.specification import ToolSpecification
     from bridge.tools.tool import Tool
+    from bridge.types import Feature
 
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_.-]")
 _HASH_CHARS = 8
@@ -351,3 +353,14 @@ class CatalogRules:
 
 def _default(servers: Collection[object]) -> Prefixing:
     return "always" if len(servers) > 1 else "on_collision"
+
+
+def checked_features(features: Collection[Feature]) -> Collection[Feature]:
+    """Return features that are named by a program.
+
+    Raises:
+        DefinitionError: One is unknown, or they are text instead of a collection.
+    """
+    if isinstance(features, str) or not all(each in FEATURES for each in features):
+        raise DefinitionError(f"features must be some of {', '.join(map(repr, FEATURES))}, not {features!r}")
+    return features

@@ -8,11 +8,12 @@ logged.
 from __future__ import annotations
 
 import logging
+import os
 import select
 import signal
 import socket
 import subprocess
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
@@ -30,7 +31,7 @@ from bridge.hosting.service_manager import service_manager
 from bridge.signals import hangup_signals, has_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
     from types import ModuleType
 
     from bridge.hosting.child_process import InheritedSockets
@@ -40,6 +41,7 @@ _KILL_SECONDS = RELOAD_GRACEFUL_SECONDS + 4
 _logger = logging.getLogger("bridge.hosting")
 _DEBOUNCE_MILLISECONDS = 400
 _STEP_MILLISECONDS = 50
+_MAX_LINKS = 40
 
 
 def run_with_reload(directories: Sequence[str], sockets: InheritedSockets) -> None:
@@ -141,40 +143,57 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def watch_files(files: Collection[Path]) -> AsyncIterator[object]:
-    """Watch files; changes in quick succession are reported once.
-
-    Raises:
-        MissingExtraError: ``watchfiles`` is not installed.
-    """
-    wanted = {str(file.resolve()) for file in files}
-    changes: AsyncIterator[object] = _watchfiles().awatch(
-        *sorted({str(file.resolve().parent) for file in files}),
-        watch_filter=lambda _, path: path in wanted,
-        debounce=_DEBOUNCE_MILLISECONDS,
-        step=_STEP_MILLISECONDS,
-        recursive=False,
-    )
-    return changes
-
-
-async def watch_all(files: Collection[Path], directories: Collection[str]) -> AsyncIterator[object]:
+def watch(files: Callable[[], Collection[Path]], directories: Collection[str] = ()) -> AsyncGenerator[object, None]:
     """Watch files, and Python files in directories; changes in quick succession are reported once.
 
+    A file that does not exist yet is watched too, and links on the way to a file, which may be replaced.
+
+    Args:
+        files: Returns the files; it is called again after each change, which may have named others.
+        directories: The directories.
+
     Raises:
         MissingExtraError: ``watchfiles`` is not installed.
     """
-    wanted = {str(file.resolve()) for file in files}
-    places = sorted({*directories, *(str(file.resolve().parent) for file in files)})
-    changes = _watchfiles().awatch(
-        *places,
-        watch_filter=lambda _, path: path in wanted or (path.endswith(".py") and _is_within(path, directories)),
-        debounce=_DEBOUNCE_MILLISECONDS,
-        step=_STEP_MILLISECONDS,
-        recursive=bool(directories),
-    )
-    async for changed in changes:
-        yield changed
+    return _changes(_watchfiles().awatch, files, directories)
+
+
+async def _changes(
+    awatch: Callable[..., AsyncGenerator[object, None]],
+    files: Callable[[], Collection[Path]],
+    directories: Collection[str],
+) -> AsyncGenerator[object, None]:
+    while True:
+        wanted = _on_the_way_to(files())
+        changes = awatch(
+            *sorted({*directories, *(str(Path(each).parent) for each in wanted)}),
+            watch_filter=lambda _, path, wanted=wanted: (
+                path in wanted or (path.endswith(".py") and _is_within(path, directories))
+            ),
+            debounce=_DEBOUNCE_MILLISECONDS,
+            step=_STEP_MILLISECONDS,
+            recursive=bool(directories),
+        )
+        async with aclosing(changes):
+            async for changed in changes:
+                yield changed
+                if _on_the_way_to(files()) != wanted:
+                    break
+
+
+def _on_the_way_to(files: Collection[Path]) -> set[str]:
+    """Return the files with the links that lead to them; of a missing folder, its place instead of what is in it."""
+    found = set()
+    for file in files:
+        path = Path(os.path.normpath(file.absolute()))
+        for _ in range(_MAX_LINKS):
+            way = (*reversed(path.parents), path)
+            place = next((each for each in way if each.is_symlink() or not each.exists()), path)
+            found.add(str(place))
+            if not place.is_symlink():
+                break
+            path = Path(os.path.normpath(place.parent / place.readlink() / path.relative_to(place)))
+    return found
 
 
 def _is_within(path: str, directories: Collection[str]) -> bool:

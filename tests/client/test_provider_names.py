@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -179,3 +180,9 @@ async def test_a_provider_that_was_never_opened_says_so_and_how() -> None:
     async with provider:
         assert (await provider.call("add", a=1, b=2)).text == "3"
         assert how not in (await provider.call("ad")).text
+
+
+@pytest.mark.parametrize("features", [("tolls",), {"tools", "events"}, "tools"])
+async def test_unknown_features_are_refused_with_the_known_ones(features: Any) -> None:
+    with pytest.raises(DefinitionError, match="features must be some of 'tools', 'resources', 'prompts', not "):
+        McpToolProvider([], features=features)

@@ -227,27 +227,6 @@ async def test_a_configuration_is_read_again_and_only_what_changed_is_started_ag
             assert await call(client, "new_add", a=1, b=1) == "2"
 
 
-@pytest.mark.parametrize("named_by", ["option", "configuration"])
-async def test_a_lock_file_is_read_again(named_by: str, tmp_path: Path) -> None:
-    config, lock = write_config(tmp_path / "mcp.json", one=served_entry()), tmp_path / "some.lock"
-    run = [sys.executable, "-m", "bridge", "pin", config, "--lock", str(lock)]
-    await anyio.run_process(run, cwd=ROOT)
-    whole = lock.read_text()
-    pins = json.loads(whole)
-    del pins["servers"]["one"]["tools"]["add"]
-    lock.write_text(json.dumps(pins))
-    if named_by == "configuration":
-        write_config(tmp_path / "mcp.json", one=served_entry(pins=str(lock)))
-    options = ("--pins", str(lock)) if named_by == "option" else ()
-    with serving(*SERVE, config, *options, "--reload", *HTTP) as gateway, anyio.fail_after(DEADLINE_SECONDS):
-        async with Client(f"{gateway.origin}/mcp") as client, client.listen(tools_list_changed=True) as changes:
-            assert "add" not in await names(client)
-            (tmp_path / "next").write_text(whole)
-            (tmp_path / "next").replace(lock)
-            while "add" not in await names(client):
-                await anext(changes)
-
-
 async def test_a_gateway_says_which_servers_are_missing_at_its_start(tmp_path: Path) -> None:
     asleep = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]}
     config = write_config(tmp_path / "mcp.json", calc=served_entry(), asleep=asleep)

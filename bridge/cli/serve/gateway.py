@@ -6,13 +6,12 @@ import asyncio
 import logging
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.cli.status import status_as_json
 from bridge.cli.targets.features import in_use
 from bridge.cli.targets.loading import load_features
-from bridge.cli.targets.servers import pinned, servers_of
+from bridge.cli.targets.servers import lock_files, pinned, servers_of
 from bridge.cli.targets.serving import Serving
 from bridge.cli.targets.target import ConfigTarget
 from bridge.client.connection.processes import DEFAULT_MAX_STARTS, ProcessOptions
@@ -22,7 +21,7 @@ from bridge.client.transports.stdio import StdioTransport
 from bridge.errors import DefinitionError, TargetError
 from bridge.gateway import Gateway, merged_servers
 from bridge.gateway.profiles import profiles_of
-from bridge.hosting.reload import apply_changes, watch_files
+from bridge.hosting.reload import apply_changes, watch
 from bridge.private_files import state_folder
 from bridge.server.auth.access import matches
 from bridge.server.features import Features
@@ -30,6 +29,7 @@ from bridge.server.profiles import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
+    from pathlib import Path
 
     from bridge.cli.options import UpstreamOptions
     from bridge.cli.targets.target import LocalTarget, RemoteTarget
@@ -76,6 +76,7 @@ def serve_gateway(
     profiles: tuple[Profile, ...] | None = None
     listing: ToolListing | None = None
     problems: tuple[str, ...] = ()
+    files = _given_files(remote, options)
 
     def read() -> list[ServerConfig]:
         nonlocal profiles, listing
@@ -95,6 +96,7 @@ def serve_gateway(
             remedy = "restart the server, or serve with --workers, whose reload applies them"
             raise TargetError(f"this applies to a new process only: {', '.join(changed)} ({remedy})")
         profiles, listing = found, chosen
+        files.update(lock_files(servers))
         return servers
 
     async def reload_servers() -> None:
@@ -125,9 +127,7 @@ def serve_gateway(
         )
     except DefinitionError as error:
         raise TargetError(str(error)) from error
-    files = {target.path for target in remote if isinstance(target, ConfigTarget)}
-    files |= {Path(lock) for lock in (options.pins, *(server.lock for server in servers)) if lock is not None}
-    changes = watch_files(files) if reload and files else None
+    changes = watch(lambda: files) if reload and files else None
 
     async def follow() -> None:
         await gateway.settle()
@@ -156,6 +156,11 @@ def serve_gateway(
         problems=problems,
         profiles=profiles or (),
     )
+
+
+def _given_files(targets: Sequence[RemoteTarget], options: UpstreamOptions) -> set[Path]:
+    files = {target.path for target in targets if isinstance(target, ConfigTarget)}
+    return files if options.pins is None else {*files, options.pins}
 
 
 def _of_profile(

@@ -16,7 +16,7 @@ from bridge.cli.serve.check import report_check
 from bridge.cli.serve.options import name_of, server_of, serving_of, targets_of, warn_unused_options
 from bridge.cli.serve.telemetry_options import set_draining_source, telemetry_enabled
 from bridge.cli.targets.client_entries import configuration, url_entry
-from bridge.cli.targets.target import ConfigTarget, FileTarget, OpenApiTarget, split_targets
+from bridge.cli.targets.target import FileTarget, OpenApiTarget, split_targets
 from bridge.errors import DefinitionError, TargetError
 from bridge.hosting import reload, serve
 from bridge.hosting import sockets as sockets_module
@@ -103,8 +103,10 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
 
     changes = None
     if options.reload:
-        files = {target.path for target in targets if isinstance(target, ConfigTarget)}
-        changes = partial(reload.watch_all, files, _directories_of_all(local))
+        from bridge.cli.targets.servers import followed_files  # noqa: PLC0415 - imports the client
+
+        files = partial(followed_files, targets, options.upstream)
+        changes = partial(reload.watch, files, _directories_of_all(local))
     has_keys = bool(options.scaling.state_keys)
     ctx.exit(run_workers(workers, inheritance, announce, has_keys=has_keys, changes=changes))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from bridge.client.connection_pool import all_at_once
 from bridge.client.provider import McpToolProvider
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.stdio import StdioTransport
-from bridge.errors import ServerError, TargetError, WireError
+from bridge.errors import BridgeError, ServerError, TargetError, WireError
 from bridge.hosting.process import print_message, run_interruptible
 from bridge.text import with_count
 from bridge.tools.context import InvocationContext
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from bridge.cli.interaction.questions import QuestionAnswerer
     from bridge.cli.options import ServerOptions, UpstreamOptions
-    from bridge.cli.targets.target import RemoteTarget
+    from bridge.cli.targets.target import RemoteTarget, Target
     from bridge.client.config.servers import ServersConfig
     from bridge.client.config.variables import InputDefinition
     from bridge.client.tool_catalog import ServerStatus
@@ -182,6 +182,21 @@ def pinned(servers: Iterable[ServerConfig], options: UpstreamOptions) -> list[Se
 
     pins, nothing = load_pins(options.pins, mode=options.pin_mode), ServerPins.nothing(options.pin_mode)
     return [replace(server, pins=pins.get(server.name, nothing)) for server in servers]
+
+
+def followed_files(targets: Iterable[Target], options: UpstreamOptions) -> set[Path]:
+    """Return the configurations among targets, and the lock files that they or the options name."""
+    found = set() if options.pins is None else {options.pins}
+    for path in {target.path for target in targets if isinstance(target, ConfigTarget)}:
+        found.add(path)
+        with suppress(BridgeError):  # who reads it next says what is wrong
+            found |= lock_files(load_config(path, reads_pins=False).servers.values())
+    return found
+
+
+def lock_files(servers: Iterable[ServerConfig]) -> set[Path]:
+    """Return the lock files that the configurations of servers name."""
+    return {Path(server.lock) for server in servers if server.lock is not None}
 
 
 def servers_for_command(
