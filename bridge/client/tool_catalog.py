@@ -359,8 +359,8 @@ def checked_features(features: Collection[Feature]) -> Collection[Feature]:
     """Return features that are named by a program.
 
     Raises:
-        DefinitionError: One is unknown, or they are text instead of a collection.
+        DefinitionError: One is unknown.
     """
-    if isinstance(features, str) or not all(each in FEATURES for each in features):
+    if not all(each in FEATURES for each in features):
         raise DefinitionError(f"features must be some of {', '.join(map(repr, FEATURES))}, not {features!r}")
     return features
