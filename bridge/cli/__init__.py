@@ -79,7 +79,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, by default with the arguments of this process; return the exit code."""
     _open_closed_streams()
     drop_unwritable_diagnostics()
-    return exit_code_of(lambda: _bridge.main(arguments, prog_name="bridge", standalone_mode=False))
+    return exit_code_of(lambda: _run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> object:
+    # The shell cannot pass it, and no file's name can have it; whoever calls `main` can.
+    if any("\0" in each for each in arguments or ()):
+        raise click.UsageError("an argument contains the character NUL, which no file's name can have")
+    return _bridge.main(arguments, prog_name="bridge", standalone_mode=False)
 
 
 def _open_closed_streams() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bridge.cli import main
 from bridge.cli.reporting import exit_code_of
 from tests.processes import ROOT
 
@@ -214,3 +215,17 @@ def test_a_closed_standard_stream_is_none_of_our_trouble(directory: Path, closed
     command = f"{shlex.quote(sys.executable)} -m bridge call one.py one {closed}"
     done = subprocess.run(["sh", "-c", command], cwd=directory, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["doctor", "tools.py", "--pins", "a\0b"],
+        ["bundle", "tools.py", "--output", "a\0b"],
+        ["publish", "--output", "a\0b"],
+        ["install", "tools.py", "--config", "a\0b"],
+    ],
+)
+def test_a_nul_in_an_argument_is_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert "an argument contains the character NUL" in capsys.readouterr().err

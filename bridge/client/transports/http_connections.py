@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import httptools
 import httpx2
 
+from bridge.client.transports.fair_reading import FairReading
 from bridge.client.transports.http_responses import HttpResponse, KnownHead, ResponseHead, ResponseStream
 from bridge.client.transports.received_data import MAX_MESSAGE_BYTES, RESULT, SUCCESS, ResponseTooLongError
 from bridge.portal import callback_context
@@ -175,7 +176,7 @@ class HttpConnection(asyncio.Protocol):
         self._body = bytearray()  # after the first bytes: chunks may be tiny
         self._first = b""
         self._max_whole_bytes = MAX_MESSAGE_BYTES
-        self._is_paused = False
+        self._reading: FairReading | None = None
         self._is_between_responses = True
         self._completed: ResponseHead | None = None  # of the data that is parsed
 
@@ -184,6 +185,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register the connection."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._reading = FairReading(self._transport, self._loop)
         self._pool.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -206,7 +208,7 @@ class HttpConnection(asyncio.Protocol):
     def _parse(self, data: bytes) -> ResponseHead | None:
         """Parse data; return the head of a response in JSON that it completes, if its connection stays open."""
         self._completed = None
-        self._parsed_body_bytes = 0
+        self._parsed_body_bytes, began = 0, self._loop.time()
         try:
             self._parser.feed_data(data)
             if self._answer is not None or self._response is not None:
@@ -218,6 +220,8 @@ class HttpConnection(asyncio.Protocol):
             self._fail(cause if isinstance(cause, httpx2.TransportError) else httpx2.RemoteProtocolError(str(error)))
         except httptools.HttpParserError as error:
             self._fail(httpx2.RemoteProtocolError(f"the response is not HTTP: {error}"))
+        if self._reading is not None:
+            self._reading.rest_after(self._loop.time() - began)
         return self._completed
 
     def _count_framing(self, framing_bytes: int) -> None:
@@ -285,15 +289,13 @@ class HttpConnection(asyncio.Protocol):
 
     def pause(self) -> None:
         """Stop reading."""
-        if self._transport is not None and not self._is_paused:
-            self._is_paused = True
-            self._transport.pause_reading()
+        if self._reading is not None:
+            self._reading.pause()
 
     def resume(self) -> None:
         """Continue reading."""
-        if self._transport is not None and self._is_paused:
-            self._is_paused = False
-            self._transport.resume_reading()
+        if self._reading is not None:
+            self._reading.resume()
 
     def _ends_with_connection(self) -> bool:
         assert self._response is not None

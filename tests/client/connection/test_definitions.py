@@ -20,7 +20,7 @@ def test_a_folder_that_cannot_be_written_is_logged_once_and_again_after_it_could
     folder = tmp_path / "definitions"
     folder.touch()
     path = folder / "lists" / "server.json"
-    line = f"the definitions of a server cannot be kept in {path}: Not a directory"
+    line = f"the definitions of a server cannot be kept in {path}: File exists"
     caplog.set_level(logging.WARNING, "bridge.client")
     kept = KeptDefinitions(tmp_path / "none.json")
     kept._path = path
