@@ -145,12 +145,15 @@ def answers(era: str, app: Any, http: str, requests: list[tuple[str, dict[str, A
 
 
 @pytest.mark.parametrize("era", ["modern", "handshake"])
-def test_every_outcome_is_that_of_asgi_and_of_a_server_with_limits(era: str, steps: list[str]) -> None:
+def test_every_outcome_is_that_of_asgi_and_of_a_server_with_limits(
+    era: str, steps: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     found, in_asgi = (answers(era, http_app(FEATURES), http, REQUESTS) for http in ("direct", "httptools"))
     assert found == in_asgi
     assert {"now", "later", "talk", "static", "render", "undescribed"} <= set(steps)
     whole = http_app(Server(FEATURES, name="bridge", limits=Limits(max_result_bytes=10**6)))
     assert [each[1] for each in answers(era, whole, "httptools", REQUESTS)] == [each[1] for each in found]
+    assert "StopIteration" not in caplog.text, "it has the value"
 
 
 def test_texts_and_bytes_are_written_as_they_are() -> None:

@@ -92,20 +92,27 @@ class FunctionMethod(Method):
             exchange.started = None if work is None else step(work)
         except StopIteration as end:
             value = end.value
-            try:
-                result = executor.write_json(value)
-            except Exception as error:  # noqa: BLE001 - raised again by what continues the call
-                exchange.started = _ended(None, error)
-                return None
-            if isinstance(result, bytes) and len(result) <= exchange.max_chars:
-                if exchange.count is not None:
-                    exchange.count(len(result))
-                return result_message(exchange.id, b"{%b%b}" % (result, exchange.ending))
-            exchange.started = _ended(_Written(result))
         except InputRequired:
             raise
-        except BaseException as error:  # noqa: BLE001 - as above
+        except BaseException as error:  # noqa: BLE001 - raised again by what continues the call
             exchange.started = _ended(None, error)
+            return None
+        else:
+            return None
+        return self._ended_at_once(exchange, executor, value)
+
+    def _ended_at_once(self, exchange: ServedExchange, executor: FunctionExecutor, value: Any) -> bytes | None:
+        """Answer with the value of a function; None if it is too long, or cannot be written as JSON directly."""
+        try:
+            result = executor.write_json(value)
+        except Exception as error:  # noqa: BLE001 - as above
+            exchange.started = _ended(None, error)
+            return None
+        if isinstance(result, bytes) and len(result) <= exchange.max_chars:
+            if exchange.count is not None:
+                exchange.count(len(result))
+            return result_message(exchange.id, b"{%b%b}" % (result, exchange.ending))
+        exchange.started = _ended(_Written(result))
         return None
 
     async def _resume(self, exchange: ServedExchange, started: Awaitable[Any]) -> bytes:
