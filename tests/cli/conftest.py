@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import threading
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
+from bridge.hosting.process import set_message_format
 from tests import forks
 
 if TYPE_CHECKING:
@@ -21,6 +23,22 @@ if TYPE_CHECKING:
     from tests.forks import ForkedPython
 
 DEADLINE_SECONDS = 40
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Restore what a command that runs in this process sets of logging."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    levels = {each: each.level for each in [*root.manager.loggerDict.values()] if isinstance(each, logging.Logger)}
+    yield
+    root.handlers[:], root.level = handlers, level
+    for each in root.manager.loggerDict.values():
+        if isinstance(each, logging.Logger):
+            each.setLevel(levels.get(each, logging.NOTSET))
+    logging.captureWarnings(capture=False)
+    set_message_format(None)
+
 
 CALCULATOR = '''
     """Arithmetic."""

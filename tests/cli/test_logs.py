@@ -5,36 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
 from bridge.cli.reporting import configure_logging
 from bridge.client import StdioTransport
-from bridge.hosting.process import set_message_format
 from tests.client.conftest import opened, python_config
 from tests.client.scripted import listed, scripted_config
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.anyio
 
 BAD_REQUEST = "Invalid HTTP request received."
-
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """Leave logging as it was."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    levels = {name: logging.getLogger(name).level for name in ("uvicorn", "mcp", "client", "httpx", "httpx2")}
-    yield
-    root.handlers[:], root.level = handlers, level
-    for name, before in levels.items():
-        logging.getLogger(name).setLevel(before)
-    logging.captureWarnings(capture=False)
-    set_message_format(None)
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -252,7 +252,7 @@ async def test_answers_are_typed_by_what_was_asked_for() -> None:
     text = await context.elicit("Size?", str)
     assert_type(text.data, str | None)
     assert text.data == "small"
-    form = await context.elicit("Size?", {"type": "object", "properties": {}})
+    form = await context.elicit("Size?", {"type": "object", "properties": {"value": {"type": "string"}}})
     assert_type(form.data, dict[str, Any] | None)
     assert form.data == {"value": "small"}
 
