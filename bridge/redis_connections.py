@@ -165,6 +165,10 @@ class _SharedPipeline(Pipeline):
         return found
 
 
+_LOST = (RedisError, OSError, TypeError)
+"""Errors of a request over a lost connection; the last one is that of asyncio in Python 3.13.0 for a closed socket."""
+
+
 class Channels:
     """Channels of Redis over one connection, which is opened with the first subscription and restored when it is lost.
 
@@ -193,7 +197,7 @@ class Channels:
             if self._reading is None:
                 self._reading = asyncio.get_running_loop().create_task(self._keep_reading())
             elif self._pubsub is not None:
-                with suppress(RedisError, OSError):  # the reader finds it, too
+                with suppress(*_LOST):  # the reader finds it, too
                     await self._pubsub.subscribe(*names)
             yield received
         finally:
@@ -208,7 +212,7 @@ class Channels:
                 del self._received[name]
                 unused.append(name)
         if unused and self._pubsub is not None:
-            with suppress(RedisError, OSError):
+            with suppress(*_LOST):
                 await self._pubsub.unsubscribe(*unused)
 
     async def close(self) -> None:
