@@ -181,7 +181,7 @@ class ReplyError(InvocationError):
     """The model's reply does not match the method's return type, even after a correction was requested.
 
     Attributes:
-        reply: The last reply.
+        reply: The last reply; empty with output guardrails, which could not check it.
     """
 
     def __init__(self, message: str, reply: str) -> None:

@@ -59,7 +59,7 @@ async def answer_of(invocation: Invocation, held: HeldAnswer | None) -> Any:
             if is_rewritten and answer is None:
                 invocation.rewrite_answer(outcome.message)
             if held is not None:
-                await held.release(outcome.text if is_rewritten else None)
+                await held.release(outcome.message, is_rewritten=is_rewritten)
             return outcome.value
         if isinstance(outcome, Reprompt):
             view.correct(UserMessage.of(outcome.text), wrong=answer is None)
@@ -86,12 +86,14 @@ async def _content(invocation: Invocation, method: ServiceMethod) -> Any:
     try:
         return _parsed(invocation, method)
     except ReplyMismatchError as error:
-        last = invocation.responses[-1]
-        raise ReplyError(
-            f"the model's reply is not what {method.source} returns, and it was asked twice: {error} "
-            f"(finish reason {last.finish_reason.value!r})",
-            last.message.text or "",
-        ) from error
+        second = error
+    last, is_checked = invocation.responses[-1], bool(method.guardrails.output)
+    problem = "it is not shown, since output guardrails cannot check it" if is_checked else second
+    raise ReplyError(
+        f"the model's reply is not what {method.source} returns, and it was asked twice: {problem} "
+        f"(finish reason {last.finish_reason.value!r})",
+        "" if is_checked else last.message.text or "",
+    ) from (None if is_checked else second)
 
 
 def _parsed(invocation: Invocation, method: ServiceMethod) -> Any:

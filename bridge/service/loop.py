@@ -31,7 +31,7 @@ from bridge.service.chat_model import (
 )
 from bridge.service.compensation import Compensations, not_undone
 from bridge.service.events import IntermediateResponse, Listeners
-from bridge.service.guardrails.messages import DEFAULT_MAX_GUARDRAIL_RETRIES
+from bridge.service.guardrails.messages import DEFAULT_MAX_GUARDRAIL_RETRIES, withheld
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage
 from bridge.service.observation import observed_response
 from bridge.service.tool_calls import ToolCalls, returns_immediately, run_concurrently
@@ -357,6 +357,7 @@ class Invocation:
 
     def _state(self, calls: ToolCalls) -> SuspendedInvocation:
         service, _, method = self.call.method.source.rpartition(".")
+        is_checked = bool(self.call.method.guardrails.output)
         return SuspendedInvocation(
             service=service,
             method=method,
@@ -367,7 +368,7 @@ class Invocation:
             system=self.view.system_text,
             turn=self.view.turn,
             earlier=len(self.call.earlier),
-            responses=tuple(self.responses),
+            responses=tuple(map(withheld, self.responses) if is_checked else self.responses),
             executions=tuple(self.executions),
             executed=dict(calls.executed),
             decisions=dict(calls.decisions),

@@ -40,6 +40,8 @@ from bridge.tools.checks import require_count
 from bridge.tools.content import Text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bridge.service.chat_model import ChatResponse
     from bridge.service.events import Emit, ServiceEvent
     from bridge.service.guardrails.outcomes import InputOutcome, OutputOutcome
@@ -254,7 +256,22 @@ class HeldAnswer:
         """Forget the parts of an answer that was not accepted."""
         self._held.clear()
 
-    async def release(self, rewritten: str | None) -> None:
-        """Pass on the parts of the accepted answer, or the text that replaces them."""
-        for event in self._held if rewritten is None else [PartialResponse(rewritten)]:
+    async def release(self, accepted: AiMessage, *, is_rewritten: bool) -> None:
+        """Pass on the parts of the accepted answer, or the text that replaces them.
+
+        Guardrails check the message. Parts that are not its text, as those of a model that began again, are dropped.
+        """
+        events: list[ServiceEvent] = [] if is_rewritten else self._held
+        if not _is_whole(events, PartialThinking, accepted.thinking):
+            events = [each for each in events if not isinstance(each, PartialThinking)]
+        if is_rewritten or (self._held and not _is_whole(events, PartialResponse, accepted.text)):
+            events = [each for each in events if not isinstance(each, PartialResponse)]
+            events.append(PartialResponse(accepted.text or ""))
+        for event in events:
             await self._emit(event)
+
+
+def _is_whole(events: Iterable[ServiceEvent], kind: type[PartialResponse | PartialThinking], whole: str | None) -> bool:
+    """Return True if the parts of a kind add up to a text, apart from whitespace."""
+    parts = "".join(each.text for each in events if isinstance(each, kind))
+    return "".join(parts.split()) == "".join((whole or "").split())
