@@ -35,7 +35,7 @@ MAX_NOTIFICATION_BYTES = 1024 * 1024
 MAX_SESSION_BYTES = 16 * 1024 * 1024
 """Maximum memory of the stored events of a session; over it, the oldest calls with a response are dropped."""
 MAX_BYTES = 256 * 1024 * 1024
-"""Maximum memory of the stored events of a process; over it, calls of the largest session are dropped."""
+"""Maximum memory of the stored events of a process; over it, calls of the largest sessions are dropped."""
 MAX_STREAMS = 64
 """Maximum number of resumed streams of a session."""
 DELIVERED_SECONDS = 60.0
@@ -73,9 +73,13 @@ class EventBytes:
         self.total += size
         (self._sessions.add if session.size else self._sessions.discard)(session)
 
-    def fullest(self) -> SessionEvents:
-        """Return the session whose events take most memory."""
-        return max(self._sessions, key=lambda each: each.size)
+    async def drop_oldest(self, session: SessionEvents, stream_id: str) -> None:
+        """Drop calls over the limit, those of the largest sessions first, but not the given call of a session."""
+        for each in sorted(self._sessions, key=lambda each: each.size, reverse=True):
+            while self.total > MAX_BYTES and await each.drop_oldest(but=stream_id if each is session else ""):
+                pass
+            if self.total <= MAX_BYTES:
+                return
 
     async def drop_expired(self) -> None:
         """Drop expired events; runs until cancelled."""
@@ -146,8 +150,8 @@ class SessionEvents(ABC):
         self._count(size)
         while self.size > MAX_SESSION_BYTES and await self.drop_oldest(but=stream_id):
             pass
-        while self._all_bytes.total > MAX_BYTES and await self._all_bytes.fullest().drop_oldest(but=stream_id):
-            pass
+        if self._all_bytes.total > MAX_BYTES:
+            await self._all_bytes.drop_oldest(self, stream_id)
 
     def _count(self, size: int) -> None:
         self.size += size

@@ -231,6 +231,27 @@ async def test_of_all_sessions_the_one_that_has_most_keeps_less(monkeypatch: pyt
     assert await replayed(modest, start) == [(answer, answer_to(0, "x" * 400))]
 
 
+async def test_calls_of_other_sessions_are_dropped_that_have_the_same_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_store, "MAX_BYTES", 9_000)
+    everything = EventBytes()
+    for _ in range(9):
+        await MemoryEvents(everything).store("1", answer_to(1, "x" * 400), is_answer=True)
+        assert everything.total <= 9_000
+
+
+async def test_running_calls_of_one_session_do_not_let_others_keep_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_store, "MAX_BYTES", 9_000)
+    everything = EventBytes()
+    running, others = MemoryEvents(everything), [MemoryEvents(everything) for _ in range(3)]
+    for request in range(3):
+        await running.store(str(request), report("x" * 400), is_notification=True)
+    for request in range(9):
+        for other in others:
+            await other.store(str(request), answer_to(request, "x" * 100), is_answer=True)
+            assert everything.total <= 9_000
+    assert all(other.size < running.size for other in others)
+
+
 async def test_responses_expire_sent_or_not_and_running_calls_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     everything = EventBytes()
     events = MemoryEvents(everything)
