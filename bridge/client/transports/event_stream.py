@@ -16,6 +16,7 @@ MAX_EVENT_LINES = 500_000
 BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n)(?>\r\n|\r|\n)")
 """End of an event. After one that ends with a carriage return, a line feed may follow."""
 MAX_BLANK_LINE_BYTES = 4
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MESSAGES = {None, b"", b"message"}
 _MAX_RETRY_DIGITS = 9
 _LINE_END = re.compile(rb"\r\n|\r|\n")
@@ -85,11 +86,13 @@ class EventParser:
         self.last_id = b""
         self.retry_seconds: float | None = None
         self.rest = bytearray()
+        self._is_at_start = True
         self._max_event_bytes = max_event_bytes
 
     def restart(self) -> None:
         """Begin another stream, after the last event of the one before."""
         self.rest.clear()
+        self._is_at_start = True
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Yield the data of each message that is complete.
@@ -106,6 +109,12 @@ class EventParser:
         text = self.rest
         searched = max(0, len(text) - MAX_BLANK_LINE_BYTES)
         text += chunk
+        if self._is_at_start:
+            if len(text) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(text):
+                return
+            self._is_at_start = False
+            if text.startswith(_BYTE_ORDER_MARK):
+                del text[: len(_BYTE_ORDER_MARK)]
         while (blank := BLANK_LINE.search(text, searched)) is not None:
             event = bytes(text[: blank.start()])
             del text[: blank.end()]

@@ -69,7 +69,8 @@ class MessageClient:
         self, method: str, headers: Mapping[str, str], content: bytes | None = None, url: str | None = None
     ) -> httpx2.Request:
         """Build a request to the server, or to another URL of it."""
-        return self._http.build_request(method, url or self._url, headers=dict(headers), content=content)
+        encoded = httpx2.Headers(dict(headers), "latin-1")  # an event's ID is sent back as the bytes that it was
+        return self._http.build_request(method, url or self._url, headers=encoded, content=content)
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request, and follow redirects within its origin that keep the method (307 and 308 for a POST).

@@ -72,6 +72,17 @@ async def test_messages_are_the_same_however_they_are_cut(
     assert found == await expected_of(text.encode())
 
 
+@pytest.mark.parametrize("step", [1, 2, 100])
+async def test_a_byte_order_mark_at_the_beginning_of_a_stream_is_left_out(step: int) -> None:
+    text = b"\xef\xbb\xbfid: 1\ndata: a\n\n\xef\xbb\xbfdata: b\n\ndata: c\n\n"
+    reader = EventParser(2**16)
+    for _ in range(2):
+        chunks = [text[start : start + step] for start in range(0, len(text), step)]
+        assert [data for chunk in chunks for data in reader.feed(chunk)] == [b"a", b"c"]
+        assert reader.last_id == b"1"
+        reader.restart()
+
+
 async def test_an_event_that_is_cut_off_is_none() -> None:
     assert list(EventParser(2**16).feed(b"data: 1\r\rdata: 2\r")) == [b"1"]
 
