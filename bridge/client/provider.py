@@ -21,6 +21,7 @@ from bridge.client.connection.processes import Processes
 from bridge.client.connection.status import ConnectionState, Listeners, ReconnectPolicy
 from bridge.client.connection_pool import MAX_REFRESH_SECONDS, HeaderSupplier, all_at_once, require_unique, servers_from
 from bridge.client.events import RemoteEvents
+from bridge.client.http_credentials import credentials_for, require_headers_taken
 from bridge.client.listed_items import require_server
 from bridge.client.prompts import RemotePrompts
 from bridge.client.replacement import ReplacedServers, open_new
@@ -128,7 +129,8 @@ class McpToolProvider(TaskStarter):
         self._local.on_change(partial(self._rebuild, "tools"))
         self._is_open = self._defers_naming = False
         self._change_listeners, self._state_listeners = Listeners[[ToolsChange]](), Listeners[[str, ConnectionState]]()
-        self._adopt(servers_from(servers))
+        require_headers_taken(given := servers_from(servers), headers_supplier)
+        self._adopt(given)
 
     async def open(self, *, wait: bool = True) -> None:
         """Open all servers concurrently.
@@ -346,11 +348,11 @@ class McpToolProvider(TaskStarter):
     def _callers(self, config: ServerConfig) -> CallerConnections | None:
         auths: CallerAuths | None = CallerProcesses()
         if config.process_per is None:
-            auths = None if self._caller_auths is None else self._caller_auths(config)
+            auths = credentials_for(config, self._caller_auths, "caller_auths")
         return None if auths is None else CallerConnections(config, self._connect, auths)
 
     def _connect(self, config: ServerConfig, auth: httpx2.Auth | None = None) -> Connection:
-        own = auth if auth is not None or self._auth is None else self._auth(config)
+        own = credentials_for(config, self._auth, "auth") if auth is None else auth
         return Connection(config, self._processes, handlers=self._handlers, reconnect=self._reconnect, auth=own)
 
     async def _start(self, upstreams: list[Upstream], *, wait: bool) -> None:

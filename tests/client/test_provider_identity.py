@@ -12,8 +12,10 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from bridge import Caller, InvocationContext, ToolBox, ToolError, tool
-from bridge.client import HttpTransport, McpToolProvider, ServerConfig
+from bridge import Caller, DefinitionError, InvocationContext, ToolBox, ToolError, connect, tool
+from bridge.client import HttpTransport, McpToolProvider, ServerConfig, StdioTransport
+from bridge.client.auth.ready import NO_AUTH
+from bridge.gateway import Gateway
 from bridge.server.http.app import http_app
 from bridge.server.server import Server
 from tests.client.foreign import ForeignServer
@@ -164,3 +166,29 @@ async def test_what_is_supplied_for_a_call_goes_with_it_in_meta() -> None:
         context = InvocationContext(memory_id={"id": 7})
         told = json.loads((await provider.call("f", context=context)).text)
         assert told["tenant"] == {"id": 7}
+
+
+# --- servers that receive no headers ---------------------------------------------------------------------------------
+
+
+def near(name: str = "near") -> ServerConfig:
+    return ServerConfig(name=name, transport=StdioTransport("server"))
+
+
+async def test_headers_of_calls_are_refused_if_no_server_is_reached_over_http() -> None:
+    with pytest.raises(DefinitionError, match=r"none of the servers is reached over HTTP: 'near', 'other'; leave them"):
+        McpToolProvider([near(), near("other")], headers_supplier=key_of_the_caller)
+    with pytest.raises(DefinitionError, match=r"headers_supplier, or forward_headers of a gateway"):
+        Gateway([near()], forward_headers=["x-tenant"])
+    with pytest.raises(DefinitionError, match=r"headers for calls have no effect"):
+        connect([near()], headers_supplier=key_of_the_caller)
+    McpToolProvider(headers_supplier=key_of_the_caller)
+    McpToolProvider([near(), far(Journal("http://127.0.0.1:9/mcp"))], headers_supplier=key_of_the_caller)
+
+
+@pytest.mark.parametrize("option", ["auth", "caller_auths"])
+async def test_credentials_are_refused_for_a_server_that_is_not_reached_over_http(option: Any) -> None:
+    given: Any = {option: lambda config: NO_AUTH if config.name == "near" else None}
+    with pytest.raises(DefinitionError, match=rf"{option} returned credentials for the server 'near', which is not"):
+        McpToolProvider([near("other"), near()], **given)
+    McpToolProvider([near("other")], **given)

@@ -185,8 +185,9 @@ class QuestionAnswerer:
 
     def _refusal(self, reason: str) -> ToolError:
         """Refuse a question; the server gets the reason, and may not pass it on."""
-        self.refusals.append(reason)
-        print_message(f"bridge: {reason}", "warning")
+        if reason not in self.refusals:
+            self.refusals.append(reason)
+            print_message(f"bridge: {reason}", "warning")
         return ToolError(reason)
 
 

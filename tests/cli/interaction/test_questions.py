@@ -81,6 +81,21 @@ ASKING = '''
 '''
 
 
+TWICE = """
+    from contextlib import suppress
+
+    from bridge import InvocationContext, ToolError, tool
+
+
+    @tool
+    async def twice(context: InvocationContext) -> str:
+        with suppress(ToolError):
+            await context.elicit("Sure?", {"type": "object", "properties": {}})
+        await context.elicit("Really?", {"type": "object", "properties": {}})
+        return "asked"
+"""
+
+
 @pytest.fixture
 def asking(directory: Path) -> Path:
     (directory / "asking.py").write_text(dedent(ASKING), encoding="utf-8")
@@ -266,6 +281,13 @@ def test_where_there_is_no_terminal_a_question_is_refused_with_the_reason(asking
         reason = "asks the user a question, but this is not a terminal, so nobody can answer"
         assert done.stderr.count(reason) == 1
         assert "bridge:" in done.stderr
+
+
+def test_the_reason_for_which_several_questions_are_refused_is_printed_once(directory: Path, run: Run) -> None:
+    (directory / "twice.py").write_text(dedent(TWICE), encoding="utf-8")
+    done = run("call", "twice.py", "twice")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("nobody can answer") == 1
 
 
 def test_servers_can_be_told_that_nobody_answers(asking: Path, run: Run) -> None:
