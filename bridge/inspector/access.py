@@ -13,13 +13,12 @@ from secrets import token_urlsafe
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
-from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from bridge.server.http.host_origin import AllowedHosts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -170,9 +169,9 @@ class AccessGuard:
             return PlainTextResponse("this page is served to its own machine only\n", 421)
         is_foreign = _is_foreign(headers, hosts[0])
         cookie = f"bridge-inspect-{scope['server'][1]}"  # the ports of a host share their cookies
-        # One of another server of this machine may be malformed, which the standard library's parser would not skip.
-        found = cookie_parser(headers.get("cookie", "")).get(cookie, "")
-        is_known = not is_foreign and _equal(found, self._tokens.cookie_secret)
+        is_known = not is_foreign and any(
+            _equal(each, self._tokens.cookie_secret) for each in _cookies(headers, cookie)
+        )
         given = QueryParams(scope["query_string"]).get("token")
         if given is not None and scope["path"] == f"{self._tokens.path}/" and scope["method"] == "GET":
             return self._signed_in(cookie, given, is_foreign=is_foreign, is_known=is_known)
@@ -198,6 +197,17 @@ class AccessGuard:
         response = HTMLResponse(_TO_PAGE) if is_foreign else RedirectResponse(page, 303)
         response.set_cookie(cookie, self._tokens.cookie_secret, path=page, httponly=True, samesite="strict")
         return response
+
+
+def _cookies(headers: Headers, name: str) -> Iterator[str]:
+    """Values of all cookies of a name: another server of this machine may have set one, with another path.
+
+    Others of its cookies may be malformed, which the standard library's parser would not skip.
+    """
+    for each in ";".join(headers.getlist("cookie")).split(";"):
+        key, _, value = each.partition("=")
+        if key.strip() == name:
+            yield value.strip()
 
 
 def _equal(given: str, secret: str) -> bool:

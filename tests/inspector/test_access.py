@@ -107,6 +107,16 @@ async def test_malformed_cookies_of_other_servers_are_skipped(
         assert (await client.get("/", headers={b"cookie": cookie.encode()})).status_code == 200
 
 
+async def test_a_cookie_of_the_same_name_that_another_server_has_set_does_not_lock_the_page(
+    client: httpx.AsyncClient, tokens: AccessTokens
+) -> None:
+    name = f"bridge-inspect-{client.base_url.port}"
+    client.cookies.clear()
+    for cookie in (f"{name}={tokens.cookie_secret}; {name}=foreign", f"{name}=foreign; {name}={tokens.cookie_secret}"):
+        assert (await client.get("/", headers={"cookie": cookie})).status_code == 200
+    assert (await client.get("/", headers={"cookie": f"{name}=foreign; {name}=other"})).status_code == 403
+
+
 @pytest.mark.parametrize("path", PATHS)
 async def test_nothing_is_served_without_the_token(client: httpx.AsyncClient, path: str) -> None:
     client.cookies.clear()
