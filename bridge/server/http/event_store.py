@@ -105,6 +105,8 @@ class SessionEvents(ABC):
         """By the requests' ids, the most recently changed one last."""
         self.size = 0
         """Memory of the stored events, in bytes."""
+        self._most_stored = 0
+        """Number of calls that there was room for when their table was made."""
         self._is_closed = False
 
     @abstractmethod
@@ -142,11 +144,12 @@ class SessionEvents(ABC):
             return
         size, stored = length + BYTES_OF_AN_EVENT, self._stored.pop(stream_id, None)
         if stored is None:
-            size += BYTES_OF_A_STREAM + getsizeof(stream_id)
+            size += BYTES_OF_A_STREAM + 2 * getsizeof(stream_id)  # two keys, which may be two objects
             stored = StoredStream(0)
         stored.entry, stored.at, stored.is_answered = entry, monotonic(), is_answer
         stored.size += size
         self._stored[stream_id] = stored
+        self._most_stored = max(self._most_stored, len(self._stored))
         self._count(size)
         while self.size > MAX_SESSION_BYTES and await self.drop_oldest(but=stream_id):
             pass
@@ -185,6 +188,13 @@ class SessionEvents(ABC):
         if stream_ids:
             self._count(-sum(self._stored.pop(each).size for each in stream_ids))
             await self._drop(stream_ids)
+            if len(self._stored) <= self._most_stored // 2:
+                self._shrink()
+
+    def _shrink(self) -> None:
+        """Free the room of dropped calls, which dictionaries keep."""
+        self._stored = dict(self._stored)
+        self._most_stored = len(self._stored)
 
     @abstractmethod
     async def _drop(self, stream_ids: list[str]) -> None: ...
@@ -322,6 +332,10 @@ class MemoryEvents(SessionEvents):
             followed = self._followed.pop(each)
             followed.is_dropped = True
             followed.notify()
+
+    def _shrink(self) -> None:
+        super()._shrink()
+        self._followed = dict(self._followed)
 
     def forget(self) -> None:
         """Drop all events, because the session has ended, and end the streams that follow them."""

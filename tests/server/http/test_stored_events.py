@@ -219,6 +219,38 @@ async def test_what_is_kept_counts_for_at_least_the_memory_that_it_takes(kept: s
     assert 300 * 100 < taken <= events.size < 4 * taken
 
 
+async def test_a_long_id_counts_for_each_of_its_copies() -> None:
+    events = MemoryEvents(EventBytes())
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            for message in (None, answer_to(1)):
+                await events.store(f"\U0001f600{number:050000}", message, is_answer=message is not None)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken <= events.size < 2 * taken
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+async def test_dropped_calls_leave_no_memory_however_many_they_were(kept: int) -> None:
+    events = MemoryEvents(EventBytes())
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(2_000):
+            await events.store(str(number), answer_to(number), is_answer=True)
+        for number in range(2_000 - kept):
+            await events.drop([str(number)])
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 10_000
+    assert len(await replayed(events, "0-0/1999")) == 1
+
+
 async def test_of_all_sessions_the_one_that_has_most_keeps_less(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_store, "MAX_BYTES", 9_000)
     everything = EventBytes()
