@@ -374,5 +374,5 @@ class StreamableHttpLink(HttpLink):
         headers = self._headers_of() | {"accept": "text/event-stream", "cache-control": "no-store"}
         del headers["content-type"]
         if last_id:
-            headers["last-event-id"] = last_id.decode("latin-1")
+            headers["last-event-id"] = last_id.decode("latin-1").strip(" \t")  # no part of a header's value
         return await self._event_stream(headers)

@@ -84,7 +84,7 @@ async def test_messages_before_a_response_arrive_once_and_in_order() -> None:
     assert [each.message.get("method") for each in server.requests].count("tools/call") == 1
 
 
-@pytest.mark.parametrize("last_id", ["e2", "é"])
+@pytest.mark.parametrize("last_id", ["e2", "é", " e2\t"])
 async def test_a_stream_that_is_cut_off_is_resumed_after_its_last_event(last_id: str) -> None:
     def answer(request: Request) -> list[bytes | None]:
         if request.method == "GET":
@@ -96,7 +96,7 @@ async def test_a_stream_that_is_cut_off_is_resumed_after_its_last_event(last_id:
     async with raw_server("legacy", answer) as server, opened(server.config()) as connection:
         assert (await connection.call_tool("add", {}))["content"] == DONE["content"]
     (resumed,) = [each.headers["last-event-id"] for each in server.requests if "last-event-id" in each.headers]
-    assert resumed.encode("latin-1").decode() == last_id
+    assert resumed.encode("latin-1").decode() == last_id.strip()
 
 
 async def test_compressed_and_large_results_are_read() -> None:
