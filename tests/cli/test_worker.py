@@ -99,6 +99,7 @@ def origin_of(url: str) -> str:
     return url.removesuffix("/mcp")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no workers of one port")
 def test_workers_of_one_port_answer_for_each_others_tasks(start: Start, redis: RedisServer) -> None:
     with start(*SERVE, "--workers", "2", **options(redis)) as process:

@@ -178,7 +178,10 @@ async def test_no_call_is_lost_while_a_service_is_replaced(manager: Manager) -> 
     assert set(outcomes) == {(False, True)}
 
 
-@pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["one process", "workers"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param((), id="one process"), pytest.param(("--workers", "2"), id="workers", marks=pytest.mark.slow)],
+)
 async def test_sighup_reloads_a_configuration_as_a_whole_or_not_at_all_and_running_calls_go_on(
     manager: Manager, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
@@ -213,6 +216,7 @@ async def test_sighup_reloads_a_configuration_as_a_whole_or_not_at_all_and_runni
         assert process.wait(60) == 0
 
 
+@pytest.mark.slow
 async def test_a_reload_while_a_worker_starts_again_leaves_as_many_as_before(manager: Manager) -> None:
     with manager.started("servers/calculator.py", "--workers", "2") as process, anyio.fail_after(120):
         manager.received("READY=1")
@@ -240,6 +244,7 @@ async def test_a_reload_during_the_start_of_workers_is_refused_with_a_line(manag
         assert await anyio.to_thread.run_sync(process.wait, 60) == 0
 
 
+@pytest.mark.slow
 async def test_reloads_end_the_back_off_of_a_worker_and_leave_as_many_as_before(manager: Manager) -> None:
     options = ("servers/calculator.py", "--workers", "2")
     with manager.started(*options, program=("-c", PATIENT)) as process, anyio.fail_after(120):
@@ -271,6 +276,7 @@ async def two_children(pid: int, before: list[int] | None = None) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 async def test_a_session_goes_on_through_a_reload_of_workers_that_share_a_redis(
     manager: Manager, tmp_path: Path
 ) -> None:

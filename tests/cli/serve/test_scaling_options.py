@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SERVE = ("serve", "calculator.py", "--transport", "http", "--port", "0")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="sockets are handed down on POSIX")
 def test_workers_with_a_redis_share_sessions(start: Start, tmp_path: Path) -> None:
     with redis_server(tmp_path) as redis:

@@ -179,6 +179,7 @@ def test_replicas_share_webhooks_and_each_event_is_delivered_once(receiver: Rece
         assert receiver.is_empty
 
 
+@pytest.mark.slow
 def test_another_replica_delivers_when_the_one_that_did_is_gone(
     receiver: Receiver, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -218,6 +218,7 @@ def wait_for_replica(primary: RedisServer, replica: RedisServer) -> None:
             assert monotonic() < deadline
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [REDIS, VALKEY])
 @pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "demoted"])
 def test_tasks_go_on_when_redis_fails_over_to_its_replica(tmp_path: Path, program: str, is_killed: bool) -> None:
